@@ -1,0 +1,249 @@
+//! The kernel: one row of work for each head slot of each token, be it a live head, an added head or the
+//! key.
+
+use crate::{
+    blueprint::{Blueprint, Pads},
+    cache, lanes, norm, pad, quant, rope,
+    words::{self, HalfWord, Word},
+};
+use cubecl::prelude::*;
+use mla_prologue_operator::Rounding;
+
+/// The numbers of one launch. Distances between rows are in words of 16 bytes, those between blocks in
+/// words of 8.
+#[derive(CubeType, CubeLaunch)]
+pub struct Scalars {
+    pub eps: f32,
+    pub heads: u32,
+    pub q_token_stride: u32,
+    pub q_head_stride: u32,
+    pub q_scale_inverse: f32,
+    pub kv_row_stride: u32,
+    pub kv_scale_inverse: f32,
+    pub block_size: u32,
+    pub block_stride: u32,
+    pub cache_slots: u32,
+}
+
+/// The fused prologue. Buffers are as in the definition, in words; those that a blueprint has no use for
+/// are never touched. Token, slot and position counts are those of the buffers.
+///
+/// Whatever the indices are, the kernel stays within its buffers: a token whose position is no row of
+/// the table is not rotated and not inserted; one whose slot is not in the cache is not inserted.
+#[cube(launch_unchecked, address_type = "dynamic")]
+#[allow(clippy::too_many_arguments)]
+pub fn prologue<N: Size>(
+    q: &[Word],
+    kv: &[Word],
+    kv_norm_weight: &[Word],
+    positions: &[u32],
+    slot_mapping: &[u32],
+    cos_sin_cache: &[Word],
+    q_out: &mut [Vector<u32, N>],
+    kv_cache: &mut [HalfWord],
+    scalars: &Scalars,
+    #[comptime] blueprint: Blueprint,
+) {
+    let query = comptime!(blueprint.query.unwrap_or_default());
+    let padded_heads = comptime!(query.padded_heads as usize);
+    let key_rows = comptime!(blueprint.key.is_some() as usize);
+    let heads = scalars.heads as usize;
+    let head_rows = match comptime!(query.pads) {
+        Pads::Written => padded_heads.runtime(),
+        Pads::KnownZero => heads,
+    };
+
+    let row = lanes::row(comptime!(blueprint.lanes));
+    let token = row / (head_rows + key_rows);
+    let head = row % (head_rows + key_rows);
+    if token < positions.len() / comptime!(words::index_words(blueprint.positions)) {
+        if comptime!(blueprint.query.is_some()) && head < head_rows {
+            if head < heads {
+                query_row(q, positions, cos_sin_cache, q_out, scalars, token, head, blueprint);
+            } else {
+                pad::zero_row(q_out, token * padded_heads + head, comptime!(blueprint.lanes));
+            }
+        } else if comptime!(blueprint.key.is_some()) {
+            key_row(
+                kv,
+                kv_norm_weight,
+                positions,
+                slot_mapping,
+                cos_sin_cache,
+                kv_cache,
+                scalars,
+                token,
+                blueprint,
+            );
+        }
+    }
+}
+
+/// A live head: norm, RoPE, conversion, store.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+fn query_row<N: Size>(
+    q: &[Word],
+    positions: &[u32],
+    table: &[Word],
+    q_out: &mut [Vector<u32, N>],
+    scalars: &Scalars,
+    token: usize,
+    head: usize,
+    #[comptime] blueprint: Blueprint,
+) {
+    let query = comptime!(blueprint.query.unwrap_or_default());
+    let mut x = Array::<f32>::new(comptime!(16 * blueprint.lanes.per_unit()));
+    let start = if comptime!(query.strided) {
+        token * scalars.q_token_stride as usize + head * scalars.q_head_stride as usize
+    } else {
+        (token * scalars.heads as usize + head) * 64
+    };
+    load_row(q, start, &mut x, blueprint);
+    if comptime!(query.norm) {
+        norm::rms_norm(&mut x, scalars.eps, comptime!(blueprint.lanes));
+        if comptime!(query.rounding == Rounding::Half) {
+            round_row(&mut x, blueprint);
+        }
+    }
+    if comptime!(query.rope) {
+        let position = words::index(positions, token, comptime!(blueprint.positions)) as usize;
+        if position < table.len() / comptime!(row_words(blueprint)) {
+            rope::rotate(&mut x, table, position, blueprint);
+        }
+    }
+    store_query(
+        &x,
+        q_out,
+        (token * comptime!(query.padded_heads as usize) + head) * 64,
+        scalars.q_scale_inverse,
+        blueprint,
+    );
+}
+
+/// The key of a token, if it has a slot: norm, RoPE, quantization, insertion.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+fn key_row(
+    kv: &[Word],
+    weight: &[Word],
+    positions: &[u32],
+    slot_mapping: &[u32],
+    table: &[Word],
+    kv_cache: &mut [HalfWord],
+    scalars: &Scalars,
+    token: usize,
+    #[comptime] blueprint: Blueprint,
+) {
+    let key = comptime!(blueprint.key.unwrap_or_default());
+    if token < slot_mapping.len() / comptime!(words::index_words(key.slots)) {
+        let slot = words::index(slot_mapping, token, comptime!(key.slots));
+        let position = words::index(positions, token, comptime!(blueprint.positions)) as usize;
+        if slot < scalars.cache_slots && position < table.len() / comptime!(row_words(blueprint)) {
+            let mut x = Array::<f32>::new(comptime!(16 * blueprint.lanes.per_unit()));
+            let start = if comptime!(key.strided) {
+                token * scalars.kv_row_stride as usize
+            } else {
+                token * 64
+            };
+            load_row(kv, start, &mut x, blueprint);
+            if comptime!(key.norm.is_some()) {
+                norm::rms_norm(&mut x, scalars.eps, comptime!(blueprint.lanes));
+                norm::weigh(
+                    &mut x,
+                    weight,
+                    comptime!(blueprint.half),
+                    comptime!(blueprint.conversion),
+                    comptime!(blueprint.lanes),
+                );
+                if comptime!(key.norm == Some(Rounding::Half)) {
+                    round_row(&mut x, blueprint);
+                }
+            }
+            rope::rotate(&mut x, table, position, blueprint);
+            let slot = cache::locate(
+                slot,
+                scalars.block_size,
+                scalars.block_stride,
+                comptime!(key.format),
+            );
+            cache::insert(&mut x, kv_cache, slot, scalars.kv_scale_inverse, key, blueprint);
+        }
+    }
+}
+
+/// Words of 16 bytes that a row of the rotary table takes.
+fn row_words(blueprint: Blueprint) -> usize {
+    mla_prologue_operator::ROPE_DIM * blueprint.table_type.bytes() / 16
+}
+
+/// Loads a row: 16 values for each lane that the unit holds.
+#[cube]
+fn load_row(from: &[Word], start: usize, x: &mut Array<f32>, #[comptime] blueprint: Blueprint) {
+    let count = comptime!(blueprint.lanes.per_unit());
+    #[unroll(count == 1)]
+    for lane in 0..count {
+        #[unroll]
+        for run in 0..2usize {
+            let word = from[start + run * 32 + lanes::first(comptime!(blueprint.lanes)) + lane];
+            words::decode(
+                word,
+                x,
+                lane * 16 + run * 8,
+                comptime!(blueprint.half),
+                comptime!(blueprint.conversion),
+            );
+        }
+    }
+}
+
+/// Rounds a row to 16 bits and goes on in f32.
+#[cube]
+fn round_row(x: &mut Array<f32>, #[comptime] blueprint: Blueprint) {
+    let count = comptime!(2 * blueprint.lanes.per_unit());
+    #[unroll(count == 2)]
+    for run in 0..count {
+        words::round(x, run * 8, comptime!(blueprint.half), comptime!(blueprint.conversion));
+    }
+}
+
+/// Stores a row of the output in 16 bits, or in FP8.
+#[cube]
+fn store_query<N: Size>(
+    x: &Array<f32>,
+    q_out: &mut [Vector<u32, N>],
+    start: usize,
+    scale_inverse: f32,
+    #[comptime] blueprint: Blueprint,
+) {
+    let fp8 = comptime!(blueprint.query.unwrap_or_default().fp8);
+    let count = comptime!(blueprint.lanes.per_unit());
+    #[unroll(count == 1)]
+    for lane in 0..count {
+        #[unroll]
+        for run in 0..2usize {
+            let at = lane * 16 + run * 8;
+            let mut out = Vector::<u32, N>::empty();
+            if comptime!(fp8.is_some()) {
+                let word =
+                    quant::encode_each(x, at, scale_inverse, comptime!(fp8.unwrap_or_default()));
+                #[unroll]
+                for i in 0..2usize {
+                    out.insert(i, word.extract(i));
+                }
+            } else {
+                let word = words::encode(
+                    x,
+                    at,
+                    comptime!(blueprint.half),
+                    comptime!(blueprint.conversion),
+                );
+                #[unroll]
+                for i in 0..4usize {
+                    out.insert(i, word.extract(i));
+                }
+            }
+            q_out[start + run * 32 + lanes::first(comptime!(blueprint.lanes)) + lane] = out;
+        }
+    }
+}

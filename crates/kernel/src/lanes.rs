@@ -1,0 +1,112 @@
+//! How the 32 lanes of a row map to hardware: the only place that knows.
+//!
+//! A unit holds [`Lanes::per_unit`] lanes, beginning with [`first`]. Values that lanes exchange are in
+//! arrays with one element (or `count` neighbouring ones) for each lane that the unit holds. Either way
+//! the same additions happen in the same order.
+
+use crate::blueprint::Lanes;
+use cubecl::prelude::*;
+
+/// The row that this unit works on, of all rows of the launch.
+#[cube]
+pub fn row(#[comptime] lanes: Lanes) -> usize {
+    match lanes {
+        Lanes::Plane => CUBE_POS * CUBE_DIM_Y as usize + UNIT_POS_Y as usize,
+        Lanes::Unit => CUBE_POS * CUBE_DIM as usize + UNIT_POS as usize,
+    }
+}
+
+/// The first lane that this unit holds.
+#[cube]
+pub fn first(#[comptime] lanes: Lanes) -> usize {
+    match lanes {
+        Lanes::Plane => UNIT_POS_X as usize,
+        Lanes::Unit => 0usize.runtime(),
+    }
+}
+
+/// The sum over all 32 lanes: lanes at distance 16, 8, 4, 2 and 1 add their values to each other.
+#[cube]
+pub fn sum(values: &mut Array<f32>, #[comptime] lanes: Lanes) -> f32 {
+    match lanes {
+        Lanes::Plane => {
+            let mut sum = values[0];
+            #[unroll]
+            for step in 0..5u32 {
+                sum += plane_shuffle_xor(sum, comptime!(16u32 >> step));
+            }
+            sum
+        }
+        Lanes::Unit => {
+            // Addition commutes, so of the two equal sums of a pair one is enough.
+            #[unroll]
+            for step in 0..5u32 {
+                let distance = comptime!(16usize >> step);
+                for lane in 0..distance {
+                    values[lane] = values[lane] + values[lane + distance];
+                }
+            }
+            values[0]
+        }
+    }
+}
+
+/// Replaces each lane's `count` values by their maxima over its group of `group` neighbouring lanes.
+#[cube]
+pub fn max_in_groups(
+    values: &mut Array<u32>,
+    #[comptime] count: usize,
+    #[comptime] group: usize,
+    #[comptime] lanes: Lanes,
+) {
+    match lanes {
+        Lanes::Plane =>
+        {
+            #[unroll]
+            for i in 0..count {
+                #[unroll]
+                for step in 0..comptime!(group.ilog2()) {
+                    let other = plane_shuffle_xor(values[i], comptime!(1u32 << step));
+                    values[i] = max(values[i], other);
+                }
+            }
+        }
+        Lanes::Unit => {
+            for start in 0..comptime!(mla_prologue_operator::LANES / group) {
+                #[unroll]
+                for i in 0..count {
+                    let start = start * group * count + i;
+                    let mut largest = values[start];
+                    for lane in 1..group {
+                        largest = max(largest, values[start + lane * count]);
+                    }
+                    for lane in 0..group {
+                        values[start + lane * count] = largest;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Joins the bits of all 32 lanes, one value each.
+#[cube]
+pub fn join(values: &Array<u32>, #[comptime] lanes: Lanes) -> u32 {
+    match lanes {
+        Lanes::Plane => {
+            let mut bits = values[0];
+            #[unroll]
+            for step in 0..5u32 {
+                bits |= plane_shuffle_xor(bits, comptime!(16u32 >> step));
+            }
+            bits
+        }
+        Lanes::Unit => {
+            let mut bits = values[0];
+            for lane in 1..comptime!(mla_prologue_operator::LANES) {
+                bits |= values[lane];
+            }
+            bits
+        }
+    }
+}

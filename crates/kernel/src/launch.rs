@@ -1,0 +1,220 @@
+//! Buffers in, kernel out.
+
+use crate::{
+    Device, Error, Result,
+    blueprint::{Blueprint, Lanes, Pads, QueryBlueprint},
+    kernel::{ScalarsLaunch, prologue},
+};
+use cubecl::{
+    client::Client,
+    prelude::{AddressType, BufferArg, CubeCount, CubeDim},
+    server::Handle,
+};
+use mla_prologue_operator::{HEAD_DIM, Inputs, LANES, Outputs, Problem, Sizes, Strides};
+
+/// The buffers of one call on a device. What the problem has no use for is `None`.
+///
+/// Their layouts are those of [`Inputs`] and [`Outputs`]. `q_out` is the caller's own: its size is
+/// [`Spec::q_out_bytes`](mla_prologue_operator::Spec::q_out_bytes), and every byte of it is written.
+/// `kv_cache` is updated in place.
+#[derive(Clone, Debug)]
+pub struct Buffers {
+    /// `[tokens, heads, 512]`.
+    pub q: Option<Handle>,
+    /// `[tokens, 512]`.
+    pub kv: Option<Handle>,
+    /// `[512]`.
+    pub kv_norm_weight: Option<Handle>,
+    /// `[tokens]`.
+    pub positions: Handle,
+    /// `[slots]`.
+    pub slot_mapping: Option<Handle>,
+    /// `[rows, 64]`.
+    pub cos_sin_cache: Handle,
+    /// `[tokens, padded_heads, 512]`.
+    pub q_out: Option<Handle>,
+    /// `[num_blocks, block_stride]`.
+    pub kv_cache: Option<Handle>,
+}
+
+/// Uploads the tensors, runs the kernel on them, and reads the results back.
+///
+/// `outputs.q_out` is uploaded too, so what the kernel failed to write would come back as it was.
+///
+/// # Errors
+/// Those of [`Inputs::check`] and [`Outputs::check`], before anything is written; and a device that fails.
+pub fn run(device: &Device, problem: &Problem, inputs: &Inputs, outputs: Outputs) -> Result<()> {
+    inputs.check(problem)?;
+    outputs.check(problem)?;
+    let client = device.client();
+    let buffers = Buffers::upload(client, problem, inputs, &outputs);
+    launch(device, problem, &buffers)?;
+    for (handle, bytes) in [(buffers.q_out, outputs.q_out), (buffers.kv_cache, outputs.kv_cache)] {
+        let Some(handle) = handle.filter(|_| !bytes.is_empty()) else { continue };
+        let result =
+            client.read_one(handle).map_err(|error| Error::failed("running the kernel", error))?;
+        bytes.copy_from_slice(&result[..bytes.len()]);
+    }
+    Ok(())
+}
+
+impl Buffers {
+    /// Copies the tensors of a call to the device.
+    pub fn upload(client: &Client, problem: &Problem, inputs: &Inputs, outputs: &Outputs) -> Self {
+        // A device has no buffers of no bytes.
+        let some = |bytes: &[u8]| {
+            client.create_from_slice(if bytes.is_empty() { &[0; 16] } else { bytes })
+        };
+        let query = |bytes| problem.query.map(|_| some(bytes));
+        let key = |bytes| problem.key.map(|_| some(bytes));
+        Self {
+            q: query(inputs.q),
+            kv: key(inputs.kv),
+            kv_norm_weight: problem
+                .key
+                .and_then(|key| key.norm)
+                .map(|_| some(inputs.kv_norm_weight)),
+            positions: some(inputs.positions),
+            slot_mapping: key(inputs.slot_mapping),
+            cos_sin_cache: some(inputs.cos_sin_cache),
+            q_out: query(outputs.q_out),
+            kv_cache: key(outputs.kv_cache),
+        }
+    }
+}
+
+/// Queues the kernel on the device. Positions and slots are read there, when it runs, and **not
+/// checked**: a token whose position is no row of the rotary table is neither rotated nor inserted, one
+/// whose slot is not in the cache is not inserted, and of two tokens with the same slot either may win,
+/// byte by byte. Nothing outside the buffers is touched whatever they hold.
+///
+/// Nothing is allocated, so the call can be captured in a graph.
+///
+/// # Errors
+/// A buffer that is missing or smaller than `problem` says, or a problem too large for the device.
+pub fn launch(device: &Device, problem: &Problem, buffers: &Buffers) -> Result<()> {
+    launch_with(device, problem, buffers, &device.blueprint(problem))
+}
+
+impl Device {
+    /// The specialization of the kernel that this device uses for a problem.
+    pub fn blueprint(&self, problem: &Problem) -> Blueprint {
+        Blueprint::new(problem, &self.strategy(), Pads::Written)
+    }
+}
+
+/// [`launch`] of a given specialization.
+pub(crate) fn launch_with(
+    device: &Device,
+    problem: &Problem,
+    buffers: &Buffers,
+    blueprint: &Blueprint,
+) -> Result<()> {
+    let sizes = problem.sizes();
+    check(buffers, &sizes)?;
+    let rows = rows(problem, blueprint);
+    if rows == 0 {
+        return Ok(());
+    }
+    let client = device.client();
+    let (count, dim) = grid(client, rows, blueprint);
+    let out_words = if blueprint.query.is_some_and(|query| query.fp8.is_some()) { 2 } else { 4 };
+    // What a call has no use for is never touched: any buffer will do.
+    let handle = |buffer: &Option<Handle>| buffer.clone().unwrap_or(buffers.positions.clone());
+    let slice = |buffer: Handle, bytes: usize, unit: usize| {
+        // SAFETY: `check` found every buffer at least this large.
+        unsafe { BufferArg::from_raw_parts(buffer, bytes / unit) }
+    };
+    // SAFETY: the kernel stays within its buffers whatever the indices are, and their lengths were
+    // checked against the strides and counts of the problem.
+    unsafe {
+        prologue::launch_unchecked(
+            client,
+            count,
+            dim,
+            address_type(&sizes),
+            out_words,
+            slice(handle(&buffers.q), sizes.q, 16),
+            slice(handle(&buffers.kv), sizes.kv, 16),
+            slice(handle(&buffers.kv_norm_weight), sizes.kv_norm_weight, 16),
+            slice(buffers.positions.clone(), sizes.positions, 4),
+            slice(handle(&buffers.slot_mapping), sizes.slot_mapping, 4),
+            slice(buffers.cos_sin_cache.clone(), sizes.cos_sin_cache, 16),
+            slice(handle(&buffers.q_out), sizes.q_out, 4 * out_words),
+            slice(handle(&buffers.kv_cache), sizes.kv_cache, 8),
+            scalars(problem),
+            *blueprint,
+        );
+    }
+    Ok(())
+}
+
+/// Every buffer that the call uses must be there and large enough.
+fn check(buffers: &Buffers, sizes: &Sizes) -> Result<()> {
+    let used = |handle: &Handle| handle.size_in_used() as usize;
+    let size = |handle: &Option<Handle>| handle.as_ref().map_or(0, used);
+    let actual = [
+        size(&buffers.q),
+        size(&buffers.kv),
+        size(&buffers.kv_norm_weight),
+        used(&buffers.positions),
+        size(&buffers.slot_mapping),
+        used(&buffers.cos_sin_cache),
+        size(&buffers.q_out),
+        size(&buffers.kv_cache),
+    ];
+    Ok(sizes.check(actual, false)?)
+}
+
+/// Rows of work: those of the output that are written, and the key, of each token.
+fn rows(problem: &Problem, blueprint: &Blueprint) -> usize {
+    let heads = problem.query.map_or(0, |query| match blueprint.query {
+        Some(QueryBlueprint { pads: Pads::KnownZero, .. }) => query.heads,
+        _ => query.padded_heads,
+    });
+    problem.tokens * (heads + usize::from(problem.key.is_some()))
+}
+
+/// Cubes for that many rows, spread over two dimensions where one does not hold them.
+fn grid(client: &Client, rows: usize, blueprint: &Blueprint) -> (CubeCount, CubeDim) {
+    let cubes = rows.div_ceil(blueprint.rows_per_cube as usize) as u32;
+    let x = cubes.min(client.properties().hardware.max_cube_count.0);
+    let dim = match blueprint.lanes {
+        Lanes::Plane => CubeDim::new_2d(LANES as u32, blueprint.rows_per_cube),
+        Lanes::Unit => CubeDim::new_1d(blueprint.rows_per_cube),
+    };
+    (CubeCount::Static(x, cubes.div_ceil(x), 1), dim)
+}
+
+/// The width of indices into the buffers: the finest are those of the cache, in words of 8 bytes, and of
+/// the output.
+fn address_type(sizes: &Sizes) -> AddressType {
+    let words = [
+        sizes.q / 16,
+        sizes.kv / 16,
+        sizes.cos_sin_cache / 16,
+        sizes.q_out / 8,
+        sizes.kv_cache / 8,
+    ];
+    AddressType::from_len(words.into_iter().max().unwrap_or(0))
+}
+
+fn scalars(problem: &Problem) -> ScalarsLaunch {
+    let inverse = |scale: Option<f32>| 1.0 / scale.unwrap_or(1.0);
+    let words = |values: usize| (values * 2 / 16) as u32;
+    let query = problem.query;
+    let strides = query.and_then(|query| query.strides).unwrap_or(Strides::dense(0));
+    let cache = problem.key.map(|key| key.cache);
+    ScalarsLaunch::new(
+        problem.eps,
+        query.map_or(0, |query| query.heads as u32),
+        words(strides.token),
+        words(strides.head),
+        inverse(query.and_then(|query| query.scale)),
+        words(problem.key.and_then(|key| key.row_stride).unwrap_or(HEAD_DIM)),
+        inverse(problem.key.and_then(|key| key.scale)),
+        cache.map_or(1, |cache| cache.block_size as u32),
+        cache.map_or(0, |cache| (cache.block_stride / 8) as u32),
+        cache.map_or(0, |cache| cache.slots() as u32),
+    )
+}

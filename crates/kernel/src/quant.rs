@@ -1,0 +1,88 @@
+//! Quantization to FP8 in integer arithmetic.
+//!
+//! FNUZ needs no encoder of its own: a pattern stands for half of what it stands for in OCP E4M3, so
+//! its bytes are those of the doubled value. The differences are the NaN and the missing -0.
+
+use crate::words::{HalfWord, INFINITY, magnitude};
+use cubecl::prelude::*;
+use mla_prologue_operator::{Fp8, QUANT_FLOOR};
+
+/// The scale byte of a block with a NaN or an infinity.
+const NAN_SCALE: u32 = 255;
+
+/// The scale byte of a block whose largest magnitude has these bits: 127 + ceil(log2(largest / max)).
+/// The largest value of the format is 1.75 times a power of two, so the mantissa tells whether the
+/// largest magnitude is above it.
+#[cube]
+pub fn scale_byte(largest: u32, #[comptime] fp8: Fp8) -> u32 {
+    let largest = max(largest, comptime!(QUANT_FLOOR.to_bits()));
+    let above = select((largest & 0x007F_FFFF) > 0x0060_0000, 1u32, 0u32);
+    let byte = (largest >> 23) - comptime!(fp8.max_exponent()) + above;
+    select(largest >= INFINITY, NAN_SCALE, byte)
+}
+
+/// Packs `x[at..at + 8]` divided by their block's scale as FP8. Of a block with a NaN or an infinity
+/// every value becomes NaN.
+#[cube]
+pub fn encode_block(x: &Array<f32>, at: usize, scale_byte: u32, #[comptime] fp8: Fp8) -> HalfWord {
+    let inverse = f32::reinterpret((254 - scale_byte) << 23);
+    let nan = comptime!(fp8.nan() as u32 * 0x0101_0101);
+    let mut word = HalfWord::empty();
+    #[unroll]
+    for i in 0..2usize {
+        let mut four = 0u32.runtime();
+        #[unroll]
+        for j in 0..4usize {
+            four |= encode(x[at + 4 * i + j] * inverse, fp8) << comptime!(8 * j as u32);
+        }
+        word.insert(i, select(scale_byte == NAN_SCALE, nan, four));
+    }
+    word
+}
+
+/// Packs `x[at..at + 8]` times `inverse` as FP8. Each NaN or infinity becomes NaN.
+#[cube]
+pub fn encode_each(x: &Array<f32>, at: usize, inverse: f32, #[comptime] fp8: Fp8) -> HalfWord {
+    let nan = comptime!(fp8.nan() as u32);
+    let mut word = HalfWord::empty();
+    #[unroll]
+    for i in 0..2usize {
+        let mut four = 0u32.runtime();
+        #[unroll]
+        for j in 0..4usize {
+            let v = x[at + 4 * i + j];
+            let byte = select(magnitude(v) >= INFINITY, nan, encode(v * inverse, fp8));
+            four |= byte << comptime!(8 * j as u32);
+        }
+        word.insert(i, four);
+    }
+    word
+}
+
+/// The FP8 byte nearest to `v`, ties to even; beyond the largest, that of the largest.
+#[cube]
+fn encode(v: f32, #[comptime] fp8: Fp8) -> u32 {
+    match fp8 {
+        Fp8::E4m3fn => encode_magnitude(v) | sign(v),
+        Fp8::E4m3fnuz => {
+            let byte = encode_magnitude(2.0 * v);
+            select(byte == 0, 0u32, byte | sign(v))
+        }
+    }
+}
+
+/// The OCP E4M3 byte nearest to |v|.
+#[cube]
+fn encode_magnitude(v: f32) -> u32 {
+    let bits = min(magnitude(v), comptime!(448f32.to_bits()));
+    let normal = ((bits + 0x0007_FFFF + (bits >> 20 & 1)) >> 20) - comptime!((127u32 - 7) << 3);
+    // Below the smallest normal 2^-6 the steps are 2^-9, as between 2^14 and 2^15: the addition rounds.
+    let subnormal =
+        u32::reinterpret(f32::reinterpret(bits) + 16384f32) - comptime!(16384f32.to_bits());
+    select(bits < comptime!((1f32 / 64.0).to_bits()), subnormal, normal)
+}
+
+#[cube]
+fn sign(v: f32) -> u32 {
+    u32::reinterpret(v) >> 24 & 0x80
+}

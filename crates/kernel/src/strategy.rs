@@ -1,0 +1,72 @@
+//! From what a device can do to how the kernel is laid out on it.
+
+use crate::{
+    Runtime,
+    blueprint::{Conversion, Lanes},
+};
+use cubecl::{
+    ir::DeviceProperties,
+    ir::features::{Plane, TypeUsage},
+    ir::{ElemType, FloatKind},
+};
+use mla_prologue_operator::{Half, LANES};
+
+/// How the kernel is laid out on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Strategy {
+    /// How the 32 lanes of a row map to hardware.
+    pub lanes: Lanes,
+    /// How bf16 is converted.
+    pub bf16: Conversion,
+    /// How f16 is converted.
+    pub f16: Conversion,
+    /// Rows that a cube works on at once.
+    pub rows_per_cube: u32,
+}
+
+/// Rows of a cube where a row is 32 units: as many as hide the latency of memory.
+const PLANE_ROWS: u32 = 8;
+/// Rows of a cube where a row is one unit of a device that is no CPU.
+const UNIT_ROWS: u32 = 32;
+
+impl Strategy {
+    /// The layout for a device with these properties.
+    pub fn new(runtime: Runtime, properties: &DeviceProperties) -> Self {
+        let hardware = &properties.hardware;
+        let planes = &properties.features.plane;
+        let wide = hardware.plane_size_min >= LANES as u32;
+        // In a plane of 64 two rows may take different branches.
+        let diverging = hardware.plane_size_max > LANES as u32;
+        let plane = wide
+            && planes.contains(Plane::Ops)
+            && (!diverging || planes.contains(Plane::NonUniformControlFlow));
+        let (lanes, most, row_units) = if plane {
+            (Lanes::Plane, PLANE_ROWS, LANES as u32)
+        } else {
+            (Lanes::Unit, hardware.num_cpu_cores.unwrap_or(UNIT_ROWS), 1)
+        };
+        let native = |float| {
+            let usage = properties.features.type_usage(ElemType::Float(float));
+            let has = usage.contains(TypeUsage::Conversion);
+            if has && runtime.rounds_conversions() {
+                Conversion::Native
+            } else {
+                Conversion::Integer
+            }
+        };
+        Self {
+            lanes,
+            bf16: native(FloatKind::BF16),
+            f16: native(FloatKind::F16),
+            rows_per_cube: most.min(hardware.max_units_per_cube / row_units).max(1),
+        }
+    }
+
+    /// How values of a 16-bit type are converted.
+    pub fn conversion(&self, half: Half) -> Conversion {
+        match half {
+            Half::Bf16 => self.bf16,
+            Half::F16 => self.f16,
+        }
+    }
+}

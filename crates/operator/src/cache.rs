@@ -1,0 +1,192 @@
+use crate::{Fp8, HEAD_DIM, Invalid, NOPE_DIM, ROPE_DIM, Result, error::require, names::named};
+use std::ops::Range;
+
+named! {
+    /// What happens to the eighth scale byte of a token in the `fp8_ds_mla` cache.
+    pub enum PadScaleByte {
+        /// It is written as zero (vLLM).
+        #[default]
+        Zero = "zero",
+        /// It is left as it was (SGLang).
+        Keep = "keep",
+    }
+}
+
+/// How a token is stored in the cache. The 8-bit format is part of it, so that two caches of different
+/// formats are two different types of cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CacheFormat {
+    /// `fp8_ds_mla`, 584 bytes a token: 448 values in FP8 with a scale for each 64, 64 values after
+    /// RoPE in 16 bits.
+    Fp8DsMla {
+        /// The format of the 448 values.
+        fp8: Fp8,
+        /// The eighth scale byte.
+        pad_scale_byte: PadScaleByte,
+    },
+    /// `mxfp8_528`, 528 bytes a token: all 512 values in FP8 with a scale for each 32.
+    Mxfp8 {
+        /// The format of the 512 values.
+        fp8: Fp8,
+    },
+    /// `rows_16bit`, 1024 bytes a token: 512 values in the 16-bit type of the key.
+    Rows16Bit,
+    /// `rows_fp8`, 512 bytes a token: 512 values in FP8 with one scale for the whole tensor.
+    RowsFp8 {
+        /// The format of the 512 values.
+        fp8: Fp8,
+    },
+}
+
+impl Default for CacheFormat {
+    fn default() -> Self {
+        Self::Fp8DsMla { fp8: Fp8::default(), pad_scale_byte: PadScaleByte::default() }
+    }
+}
+
+impl CacheFormat {
+    /// The names of the formats, the default first.
+    pub const NAMES: [&'static str; 4] = ["fp8_ds_mla", "mxfp8_528", "rows_16bit", "rows_fp8"];
+
+    /// The format's name in files and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fp8DsMla { .. } => Self::NAMES[0],
+            Self::Mxfp8 { .. } => Self::NAMES[1],
+            Self::Rows16Bit => Self::NAMES[2],
+            Self::RowsFp8 { .. } => Self::NAMES[3],
+        }
+    }
+
+    /// The 8-bit format of its quantized values, where it has some.
+    pub const fn fp8(self) -> Option<Fp8> {
+        match self {
+            Self::Fp8DsMla { fp8, .. } | Self::Mxfp8 { fp8 } | Self::RowsFp8 { fp8 } => Some(fp8),
+            Self::Rows16Bit => None,
+        }
+    }
+
+    /// Bytes of a token in the data region of its block.
+    pub const fn data_bytes(self) -> usize {
+        match self {
+            Self::Fp8DsMla { .. } => NOPE_DIM + 2 * ROPE_DIM,
+            Self::Mxfp8 { .. } | Self::RowsFp8 { .. } => HEAD_DIM,
+            Self::Rows16Bit => 2 * HEAD_DIM,
+        }
+    }
+
+    /// Bytes of a token in the scale region, which follows the data region of the block.
+    pub const fn scale_bytes(self) -> usize {
+        match self {
+            Self::Fp8DsMla { .. } => 8,
+            Self::Mxfp8 { .. } => 16,
+            Self::Rows16Bit | Self::RowsFp8 { .. } => 0,
+        }
+    }
+
+    /// Values that share a scale byte, where there are scale bytes.
+    pub const fn quant_block(self) -> Option<usize> {
+        match self {
+            Self::Fp8DsMla { .. } => Some(64),
+            Self::Mxfp8 { .. } => Some(32),
+            Self::Rows16Bit | Self::RowsFp8 { .. } => None,
+        }
+    }
+
+    /// A block's stride in bytes must be a multiple of this.
+    pub const fn stride_unit(self) -> usize {
+        match self {
+            Self::Fp8DsMla { .. } => 8,
+            Self::Mxfp8 { .. } | Self::Rows16Bit | Self::RowsFp8 { .. } => 16,
+        }
+    }
+}
+
+/// The paged cache `[num_blocks, block_stride]` of bytes. Slot `s` is token `s % block_size` of block
+/// `s / block_size`; a block holds the data of all its tokens, then their scales, then padding that
+/// nobody touches.
+///
+/// ```
+/// # use mla_prologue_operator::{CacheFormat, CacheLayout};
+/// let cache = CacheLayout { format: CacheFormat::default(), block_size: 64, block_stride: 37440, num_blocks: 2 };
+/// assert_eq!(cache.data(65), 37440 + 576..37440 + 2 * 576);
+/// assert_eq!(cache.scales(65), 37440 + 64 * 576 + 8..37440 + 64 * 576 + 16);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CacheLayout {
+    /// How a token is stored.
+    pub format: CacheFormat,
+    /// Tokens of a block, 1 or more.
+    pub block_size: usize,
+    /// Bytes from one block to the next; engines round it up or make it megabytes.
+    pub block_stride: usize,
+    /// Blocks of the cache.
+    pub num_blocks: usize,
+}
+
+impl CacheLayout {
+    /// The smallest stride of a block: its data and scales, without padding.
+    pub fn min_stride(format: CacheFormat, block_size: usize) -> Option<usize> {
+        block_size.checked_mul(format.data_bytes() + format.scale_bytes())
+    }
+
+    /// Slots of the whole cache.
+    pub const fn slots(&self) -> usize {
+        self.num_blocks * self.block_size
+    }
+
+    /// Bytes of the whole cache.
+    pub const fn bytes(&self) -> usize {
+        self.num_blocks * self.block_stride
+    }
+
+    /// Where the data of a slot lies, in bytes from the start of the cache.
+    pub const fn data(&self, slot: usize) -> Range<usize> {
+        let bytes = self.format.data_bytes();
+        let start = slot / self.block_size * self.block_stride + slot % self.block_size * bytes;
+        start..start + bytes
+    }
+
+    /// Where the scale bytes of a slot lie.
+    pub const fn scales(&self, slot: usize) -> Range<usize> {
+        let bytes = self.format.scale_bytes();
+        let start = slot / self.block_size * self.block_stride
+            + self.block_size * self.format.data_bytes()
+            + slot % self.block_size * bytes;
+        start..start + bytes
+    }
+
+    /// # Errors
+    /// A block of no tokens, a stride that is too small or no multiple of the format's unit, or a
+    /// cache too large to be counted.
+    pub(crate) fn validate(&self) -> Result<()> {
+        let name = self.format.name();
+        require(self.block_size > 0, "block_size", self.block_size, "1 or more")?;
+        let unit = self.format.stride_unit();
+        let too_big = || Invalid::new("block_size", self.block_size, "countable in bytes");
+        let least = Self::min_stride(self.format, self.block_size).ok_or_else(too_big)?;
+        require(
+            self.block_stride >= least && self.block_stride.is_multiple_of(unit),
+            "the block stride of kv_cache",
+            self.block_stride,
+            format_args!(
+                "a multiple of {unit} and at least {least} bytes, for {} tokens in {name}",
+                self.block_size
+            ),
+        )?;
+        require(
+            self.block_stride / 8 < u32::MAX as usize && self.block_size < u32::MAX as usize,
+            "the block stride of kv_cache",
+            self.block_stride,
+            "below 32 GiB",
+        )?;
+        let countable = self.num_blocks.checked_mul(self.block_stride).is_some()
+            && self.num_blocks.checked_mul(self.block_size).is_some_and(|n| n < u32::MAX as usize);
+        require(
+            countable,
+            "kv_cache",
+            format_args!("{} blocks of {} slots", self.num_blocks, self.block_size),
+            "less than 2^32 - 1 slots",
+        )
+    }
+}

@@ -1,0 +1,126 @@
+use crate::names::named;
+
+named! {
+    /// The 16-bit floating-point type of queries, keys and their norm weight.
+    pub enum Half {
+        /// bfloat16.
+        #[default]
+        Bf16 = "bf16",
+        /// IEEE binary16.
+        F16 = "f16",
+    }
+}
+
+named! {
+    /// The type of positions or slots.
+    pub enum Index {
+        /// 64-bit signed.
+        #[default]
+        I64 = "i64",
+        /// 32-bit signed.
+        I32 = "i32",
+    }
+}
+
+impl Index {
+    /// Bytes of one index.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::I64 => 8,
+            Self::I32 => 4,
+        }
+    }
+}
+
+named! {
+    /// The type of the rotary table; 16-bit ones are converted to f32 exactly.
+    pub enum RotaryType {
+        /// IEEE binary32.
+        #[default]
+        F32 = "f32",
+        /// bfloat16.
+        Bf16 = "bf16",
+        /// IEEE binary16.
+        F16 = "f16",
+    }
+}
+
+impl RotaryType {
+    /// Bytes of one value.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::Bf16 | Self::F16 => 2,
+        }
+    }
+}
+
+named! {
+    /// How a row of the rotary table holds the 32 cosines and 32 sines of a position.
+    pub enum RotaryLayout {
+        /// All cosines, then all sines.
+        #[default]
+        Halves = "halves",
+        /// Cosine and sine of pair 0, of pair 1, and so on.
+        Interleaved = "interleaved",
+    }
+}
+
+named! {
+    /// An optional rounding to 16 bits between norm and RoPE.
+    pub enum Rounding {
+        /// The f32 values go on.
+        #[default]
+        None = "none",
+        /// They are rounded to the 16-bit type of the tensor first.
+        Half = "16bit",
+    }
+}
+
+named! {
+    /// Which values of the key are quantized.
+    pub enum QuantFrom {
+        /// Those that were rounded to 16 bits after RoPE (vLLM).
+        #[default]
+        Half = "16bit",
+        /// The f32 ones (SGLang).
+        F32 = "f32",
+    }
+}
+
+named! {
+    /// The 8-bit floating-point format of quantized values: 1.75 times a power of two is the largest.
+    pub enum Fp8 {
+        /// OCP E4M3: bias 7, up to 448, has -0, NaN is 0x7F.
+        #[default]
+        E4m3fn = "e4m3fn",
+        /// E4M3 FNUZ of AMD's gfx942: bias 8, no -0, 0x80 is NaN. Up to 224 is used, as vLLM does.
+        E4m3fnuz = "e4m3fnuz",
+    }
+}
+
+impl Fp8 {
+    /// The largest magnitude that is stored; greater ones saturate to it.
+    pub const fn max(self) -> f32 {
+        match self {
+            Self::E4m3fn => 448.0,
+            Self::E4m3fnuz => 224.0,
+        }
+    }
+
+    /// The exponent of [`max`](Self::max), which is 1.75 times two to this power.
+    pub const fn max_exponent(self) -> u32 {
+        match self {
+            Self::E4m3fn => 8,
+            Self::E4m3fnuz => 7,
+        }
+    }
+
+    /// The byte that stands for NaN.
+    pub const fn nan(self) -> u8 {
+        match self {
+            Self::E4m3fn => 0x7F,
+            Self::E4m3fnuz => 0x80,
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Conversions between f32 and the 16-bit types, through the crate `half`: exact one way, one rounding
+//! to nearest even the other.
+
+use half::{bf16, f16};
+use mla_prologue_operator::{HEAD_DIM, Half, Query, RotaryType, Strides};
+use rayon::prelude::*;
+
+/// Where rows of 512 values start, in values.
+pub struct Rows(Vec<usize>);
+
+impl Rows {
+    /// Rows that start at these values.
+    pub fn at(starts: impl IntoIterator<Item = usize>) -> Self {
+        Self(starts.into_iter().collect())
+    }
+
+    /// The rows of `q`, token by token, head by head.
+    pub fn of_q(tokens: usize, query: &Query) -> Self {
+        let heads = query.heads;
+        let Strides { token, head } = query.strides.unwrap_or(Strides::dense(heads));
+        Self::at((0..tokens * heads).map(|row| row / heads * token + row % heads * head))
+    }
+}
+
+/// The f32 values of a 16-bit one.
+pub fn from_half(bits: u16, half: Half) -> f32 {
+    match half {
+        Half::Bf16 => bf16::from_bits(bits).to_f32(),
+        Half::F16 => f16::from_bits(bits).to_f32(),
+    }
+}
+
+/// The nearest 16-bit value, ties to even.
+pub fn to_half(x: f32, half: Half) -> u16 {
+    match half {
+        Half::Bf16 => bf16::from_f32(x).to_bits(),
+        Half::F16 => f16::from_f32(x).to_bits(),
+    }
+}
+
+/// Rows of 16-bit values as rows of f32.
+pub fn decode_rows(bytes: &[u8], half: Half, rows: &Rows) -> Vec<f32> {
+    let decode = |start: &usize| {
+        let row = &bytes[start * 2..(start + HEAD_DIM) * 2];
+        row.chunks_exact(2).map(|b| from_half(u16::from_le_bytes([b[0], b[1]]), half))
+    };
+    rows.0.par_iter().flat_map_iter(decode).collect()
+}
+
+/// f32 values as 16-bit ones.
+pub fn encode(x: &[f32], half: Half) -> Vec<u8> {
+    x.par_iter().flat_map_iter(|&x| to_half(x, half).to_le_bytes()).collect()
+}
+
+/// Rounds to 16 bits and goes on in f32.
+pub fn round(x: &mut [f32], half: Half) {
+    x.par_iter_mut().for_each(|x| *x = from_half(to_half(*x, half), half));
+}
+
+/// The value at `index` of a rotary table.
+pub fn from_table(bytes: &[u8], number: RotaryType, index: usize) -> f32 {
+    let at = |half| from_half(u16::from_le_bytes([bytes[2 * index], bytes[2 * index + 1]]), half);
+    match number {
+        RotaryType::F32 => {
+            let mut value = [0; 4];
+            value.copy_from_slice(&bytes[4 * index..4 * index + 4]);
+            f32::from_le_bytes(value)
+        }
+        RotaryType::Bf16 => at(Half::Bf16),
+        RotaryType::F16 => at(Half::F16),
+    }
+}

@@ -1,0 +1,38 @@
+//! Rotary position embedding of the last 64 values of each row, in pairs of neighbours.
+
+use crate::numbers::from_table;
+use mla_prologue_operator::{HEAD_DIM, Inputs, NOPE_DIM, Problem, ROPE_DIM, RotaryLayout};
+use rayon::prelude::*;
+
+/// Pairs of a row that are rotated.
+pub const PAIRS: usize = ROPE_DIM / 2;
+
+/// The cosine and sine of each pair at one position.
+pub type Angles = [(f32, f32); PAIRS];
+
+/// The angles of every token: its position's row of the rotary table.
+pub fn angles(problem: &Problem, inputs: &Inputs) -> Vec<Angles> {
+    let table = problem.table;
+    let value = |index| from_table(inputs.cos_sin_cache, table.number, index);
+    inputs
+        .positions(problem)
+        .map(|position| {
+            let row = position as usize * ROPE_DIM;
+            std::array::from_fn(|i| match table.layout {
+                RotaryLayout::Halves => (value(row + i), value(row + PAIRS + i)),
+                RotaryLayout::Interleaved => (value(row + 2 * i), value(row + 2 * i + 1)),
+            })
+        })
+        .collect()
+}
+
+/// Rotates each row by its angles.
+pub fn rotate(x: &mut [f32], angles: impl Fn(usize) -> Angles + Sync) {
+    x.par_chunks_exact_mut(HEAD_DIM).enumerate().for_each(|(row, x)| {
+        for (pair, (c, s)) in x[NOPE_DIM..].chunks_exact_mut(2).zip(angles(row)) {
+            let [even, odd] = [pair[0], pair[1]];
+            pair[0] = even.mul_add(c, -(odd * s));
+            pair[1] = even.mul_add(s, odd * c);
+        }
+    });
+}

@@ -1,0 +1,63 @@
+//! Programs and files: the little that the tasks need of both.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+/// What went wrong and what to do about it, ready to be printed.
+pub type Result<T = ()> = std::result::Result<T, String>;
+
+/// Runs a command with its output shown.
+pub fn run(command: &mut Command) -> Result {
+    let shown = show(command);
+    eprintln!("$ {shown}");
+    let status = command.status().map_err(|error| format!("`{shown}` did not start: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("`{shown}` failed ({status})")) }
+}
+
+/// Runs a command and gives what it printed on standard output.
+pub fn read(command: &mut Command) -> Result<String> {
+    let shown = show(command);
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("`{shown}` did not start: {error}"))?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    } else {
+        let why = String::from_utf8_lossy(&output.stderr);
+        let why = why.trim().lines().last().unwrap_or("no message").to_owned();
+        Err(format!("`{shown}` failed ({}): {why}", output.status))
+    }
+}
+
+/// Does this program exist on PATH?
+pub fn exists(program: &str) -> bool {
+    std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
+}
+
+/// The root of the repository.
+pub fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here).to_owned()
+}
+
+/// `cargo` itself, in the repository's root.
+pub fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    cargo.current_dir(root());
+    cargo
+}
+
+/// Adds to an error from the file system what was being done.
+pub fn at<T>(doing: &str, path: &Path, result: std::io::Result<T>) -> Result<T> {
+    result.map_err(|error| format!("cannot {doing} {}: {error}", path.display()))
+}
+
+fn show(command: &Command) -> String {
+    let mut words = vec![command.get_program().to_string_lossy().into_owned()];
+    words.extend(command.get_args().map(|a| a.to_string_lossy().into_owned()));
+    words.join(" ")
+}

@@ -1,0 +1,116 @@
+use crate::Result;
+use mla_prologue_kernel::Device;
+use mla_prologue_operator::{Inputs, Outputs, Problem};
+
+/// One call with its tensors, as little-endian bytes. What the problem has no use for is empty.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The shapes and options.
+    pub problem: Problem,
+    /// `[tokens, heads, 512]`.
+    pub q: Vec<u8>,
+    /// `[tokens, 512]`.
+    pub kv: Vec<u8>,
+    /// `[512]`.
+    pub kv_norm_weight: Vec<u8>,
+    /// `[tokens]`.
+    pub positions: Vec<u8>,
+    /// `[slots]`.
+    pub slot_mapping: Vec<u8>,
+    /// `[rows, 64]`.
+    pub cos_sin_cache: Vec<u8>,
+    /// `[num_blocks, block_stride]`, before the call.
+    pub kv_cache: Vec<u8>,
+}
+
+/// What a call wrote; empty where it was not computed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// `[tokens, padded_heads, 512]`.
+    pub q_out: Vec<u8>,
+    /// `[num_blocks, block_stride]`.
+    pub kv_cache: Vec<u8>,
+}
+
+/// What runs a call: the unfused chain on the CPU, or the fused kernel on a device.
+#[derive(Debug)]
+pub enum Target {
+    /// The unfused chain, which is the definition.
+    Reference,
+    /// The fused kernel.
+    Device(Device),
+}
+
+impl Target {
+    /// The target of that name: `reference`, or a device.
+    ///
+    /// # Errors
+    /// A name that is none, or a device that cannot be used here.
+    pub fn open(name: &str) -> Result<Self> {
+        if name == "reference" {
+            return Ok(Self::Reference);
+        }
+        Ok(Self::Device(Device::open(name)?))
+    }
+
+    /// What it is, in words.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Reference => "reference, the unfused chain".into(),
+            Self::Device(device) => format!("{}, {}", device.name(), device.describe()),
+        }
+    }
+
+    /// Must its results equal the definition's in every bit?
+    pub fn is_exact(&self) -> bool {
+        match self {
+            Self::Reference => true,
+            Self::Device(device) => device.runtime().is_exact(),
+        }
+    }
+
+    /// Runs the work of a call.
+    ///
+    /// # Errors
+    /// Inputs that are not as the problem says, or a device that fails.
+    pub fn run(&self, problem: &Problem, inputs: &Inputs, outputs: Outputs) -> Result<()> {
+        match self {
+            Self::Reference => Ok(mla_prologue_reference::prologue(problem, inputs, outputs)?),
+            Self::Device(device) => Ok(mla_prologue_kernel::run(device, problem, inputs, outputs)?),
+        }
+    }
+}
+
+impl Call {
+    /// The tensors that the call reads.
+    pub fn inputs(&self) -> Inputs<'_> {
+        Inputs {
+            q: &self.q,
+            kv: &self.kv,
+            kv_norm_weight: &self.kv_norm_weight,
+            positions: &self.positions,
+            slot_mapping: &self.slot_mapping,
+            cos_sin_cache: &self.cos_sin_cache,
+        }
+    }
+
+    /// Runs the call. `q_out` is full of random bytes before, so that what is not written shows.
+    ///
+    /// # Errors
+    /// Inputs that are not as the problem says, or a device that fails.
+    pub fn run(&self, target: &Target) -> Result<Output> {
+        let mut output = Output {
+            q_out: random_bytes(self.problem.q_out_bytes()),
+            kv_cache: self.kv_cache.clone(),
+        };
+        let outputs = Outputs { q_out: &mut output.q_out, kv_cache: &mut output.kv_cache };
+        target.run(&self.problem, &self.inputs(), outputs)?;
+        Ok(output)
+    }
+}
+
+fn random_bytes(count: usize) -> Vec<u8> {
+    let mut bytes = vec![0; count];
+    fastrand::Rng::with_seed(count as u64).fill(&mut bytes);
+    bytes
+}

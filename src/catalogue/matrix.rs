@@ -1,0 +1,70 @@
+//! The matrix of the base operator.
+
+use super::{Case, Data, Slots};
+use mla_prologue_operator::{
+    CacheFormat, CacheLayout, Half, Index, Key, Query, RotaryLayout, RotaryTable, RotaryType, Spec,
+};
+
+/// Token counts.
+pub const TOKENS: [usize; 7] = [0, 1, 4, 17, 33, 64, 129];
+/// Live heads.
+pub const HEADS: [usize; 11] = [1, 3, 5, 7, 8, 16, 24, 40, 64, 96, 128];
+/// Heads to pad to, besides the live heads themselves: what attention kernels take, and odd ones.
+pub const PADDED_HEADS: [usize; 8] = [8, 16, 32, 64, 128, 9, 67, 131];
+/// Tokens of a block of the cache.
+pub const BLOCK_SIZES: [usize; 5] = [1, 2, 16, 64, 256];
+
+/// How a block's stride follows from its contents.
+const STRIDES: [fn(usize) -> usize; 3] =
+    [|exact| exact, |exact| exact.next_multiple_of(576), |exact| exact + (1 << 20) + 8];
+
+/// Every token count with every head count and padding; the other dimensions take turns, so that each
+/// of their values meets each of the others.
+pub fn matrix() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for heads in HEADS {
+        let paddings = PADDED_HEADS.into_iter().filter(|&padded| padded > heads);
+        for padded_heads in paddings.chain([heads]) {
+            for tokens in TOKENS {
+                cases.push(case(cases.len(), tokens, heads, padded_heads));
+            }
+        }
+    }
+    cases
+}
+
+/// The case of that number: its digits, in bases that have no common factor with each other, choose.
+fn case(number: usize, tokens: usize, heads: usize, padded_heads: usize) -> Case {
+    // A stride that is no multiple of the tokens' seven counts, so that each meets each choice.
+    let turn = number + number / TOKENS.len();
+    let half = Half::ALL[turn % 2];
+    let data = Data::ALL[turn / 2 % 4];
+    let block_size = BLOCK_SIZES[turn % 5];
+    let slots = match tokens {
+        0 => 0,
+        _ => [tokens, tokens, tokens / 2, 0][turn / 3 % 4],
+    };
+    let pattern =
+        [Slots::Shuffled, Slots::SomeNegative, Slots::AllNegative][[0, 0, 1, 1, 2][turn / 5 % 5]];
+    let format = CacheFormat::default();
+    let exact = CacheLayout::min_stride(format, block_size).unwrap_or(0);
+    // Blocks a megabyte apart are for few blocks.
+    let strides = if block_size < 16 { 2 } else { 3 };
+    let cache = CacheLayout {
+        format,
+        block_size,
+        block_stride: STRIDES[turn / 7 % strides](exact),
+        num_blocks: tokens.div_ceil(block_size) + 1,
+    };
+    let query = Query { norm: turn % 3 != 1, ..Query::new(heads, padded_heads) };
+    let spec = Spec {
+        tokens,
+        half,
+        eps: [1e-6, 1e-5, 0.0][turn / 2 % 3],
+        positions: Index::I64,
+        table: RotaryTable { rows: 96, number: RotaryType::F32, layout: RotaryLayout::Halves },
+        query: Some(query),
+        key: Some(Key::new(slots, cache)),
+    };
+    Case { spec, data, slots: pattern, seed: number as u64 }
+}

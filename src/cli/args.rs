@@ -1,0 +1,106 @@
+use clap::{Args as ClapArgs, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// DeepSeek-V4's attention prologue in one fused kernel: per-head RMSNorm, RoPE and padding of the queries,
+/// RoPE, FP8 quantization and paged-cache insertion of the keys.
+///
+/// Exit codes: 0 done; 1 a difference was found; 2 bad input or arguments; 3 a device or the file system
+/// failed.
+#[derive(Parser)]
+#[command(name = "mla-prologue", version)]
+pub struct Args {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// List the devices that can be used here, and why the others cannot
+    Devices(Devices),
+    /// Run the fused kernel on a file
+    Run(Run),
+    /// Compare the fused kernel with the unfused chain, bit for bit
+    Verify(Verify),
+    /// Print the code that is generated for a target
+    Source(Source),
+    /// Show what each rank of a tensor-parallel group holds
+    Plan(Plan),
+}
+
+#[derive(ClapArgs)]
+pub struct Devices {
+    #[command(flatten)]
+    pub report: Report,
+}
+
+#[derive(ClapArgs)]
+#[command(after_help = super::run::help())]
+pub struct Run {
+    /// The safetensors file to read
+    #[arg(value_name = "IN")]
+    pub input: PathBuf,
+    /// The safetensors file to write: q_out and kv_cache
+    #[arg(value_name = "OUT")]
+    pub output: PathBuf,
+    #[command(flatten)]
+    pub device: Device,
+}
+
+#[derive(ClapArgs)]
+pub struct Verify {
+    /// Files as `run` takes them; without any, the built-in matrix of problems
+    #[arg(value_name = "IN")]
+    pub inputs: Vec<PathBuf>,
+    /// Judge this file, which somebody else made from IN, instead of running a device
+    #[arg(long, value_name = "OUT", conflicts_with = "device")]
+    pub against: Option<PathBuf>,
+    #[command(flatten)]
+    pub device: Device,
+    #[command(flatten)]
+    pub report: Report,
+}
+
+#[derive(ClapArgs)]
+pub struct Source {
+    /// What to compile for; `list` shows the targets of this build
+    #[arg(long, value_name = "TARGET", default_value = "list")]
+    pub target: String,
+    /// Query heads after padding; 0: no queries
+    #[arg(long, value_name = "HEADS", default_value_t = 64)]
+    pub padded_heads: usize,
+    /// Convert 16-bit values by integer arithmetic
+    #[arg(long)]
+    pub integer: bool,
+}
+
+#[derive(ClapArgs)]
+pub struct Plan {
+    /// The model: v4-flash or v4-pro
+    #[arg(long, default_value = "v4-pro")]
+    pub model: String,
+    /// Ranks of the tensor-parallel group
+    #[arg(long, value_name = "RANKS", default_value_t = 1)]
+    pub tp: usize,
+    /// The attention kernel: flashmla, flashinfer, aiter or any
+    #[arg(long, default_value = "flashmla")]
+    pub backend: String,
+    /// Tokens of a call
+    #[arg(long, default_value_t = 4096)]
+    pub tokens: usize,
+    #[command(flatten)]
+    pub report: Report,
+}
+
+#[derive(ClapArgs)]
+pub struct Device {
+    /// auto, cuda:0, rocm:0, vulkan:0, cpu, or reference for the unfused chain
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub device: String,
+}
+
+#[derive(ClapArgs)]
+pub struct Report {
+    /// Also write the report as JSON to this file; - is standard output, in place of the table
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}

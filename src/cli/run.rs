@@ -1,0 +1,47 @@
+use super::args;
+use indicatif::{ProgressBar, ProgressStyle};
+use mla_prologue::{Result, Target, file};
+use std::time::Duration;
+
+/// Runs the kernel on a file.
+pub fn run(args: &args::Run) -> Result<()> {
+    let spinner = spinner("reading");
+    let call = file::read(&args.input)?;
+    let target = Target::open(&args.device.device)?;
+    spinner.set_message(format!("running on {}", target.describe()));
+    let output = call.run(&target)?;
+    spinner.set_message("writing");
+    output.write(&args.output, &call.problem)?;
+    spinner.finish_and_clear();
+    Ok(())
+}
+
+/// A sign of life on a terminal.
+pub fn spinner(message: &'static str) -> ProgressBar {
+    let spinner = ProgressBar::new_spinner().with_message(message);
+    let style = ProgressStyle::with_template("{spinner} {msg}");
+    spinner.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    spinner.enable_steady_tick(Duration::from_millis(100));
+    spinner
+}
+
+/// What an input file holds.
+pub fn help() -> String {
+    let mut text = String::from(
+        "IN holds these tensors (T tokens, H heads, S <= T slots, P positions):
+  q              [T, H, 512]               bf16 or f16
+  kv             [T, 512]                  the type of q
+  positions      [T]                       i64 or i32: each token's row of cos_sin_cache
+  slot_mapping   [S]                       i64 or i32: each token's slot; negative: not inserted
+  cos_sin_cache  [P, 64]                   f32, bf16 or f16
+  kv_cache       [blocks, bytes a block]   u8, before the call
+  kv_norm_weight [512]                     the type of kv; optional: RMSNorm of kv before RoPE
+
+and this string metadata, the default first:
+",
+    );
+    for key in file::KEYS {
+        text += &format!("  {:<17} {}\n  {:<17}   {}\n", key.name, key.values, "", key.meaning);
+    }
+    text + "\nOUT holds q_out [T, padded_heads, 512] and kv_cache, and the metadata that tells how to read them."
+}

@@ -1,0 +1,143 @@
+//! Comparison of what a call wrote with what the definition gives.
+
+use crate::{Call, Output};
+use mla_prologue_operator::{CacheFormat, HEAD_DIM, Half, NOPE_DIM, Problem};
+use mla_prologue_reference::numbers::from_half;
+
+/// How alike two outputs must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Every bit; only which NaN a 16-bit NaN is stays free.
+    Exact,
+    /// What rounding of division and square root reaches may be one unit in the last place off, in at
+    /// most one value of a hundred: queries and RoPE values. Everything else is exact.
+    Band,
+}
+
+/// What a comparison found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Comparison {
+    /// Values compared.
+    pub values: usize,
+    /// Values that differ in a way that the rule allows.
+    pub near: usize,
+    /// Values that are wrong.
+    pub wrong: usize,
+    /// The first of these, in words.
+    pub first: Option<String>,
+}
+
+impl Comparison {
+    /// Is nothing wrong?
+    pub fn holds(&self) -> bool {
+        self.wrong == 0
+    }
+
+    fn wrong(&mut self, describe: impl FnOnce() -> String) {
+        self.wrong += 1;
+        self.first.get_or_insert_with(describe);
+    }
+}
+
+/// Compares what was got with what is wanted.
+pub fn compare(call: &Call, want: &Output, got: &Output, rule: Rule) -> Comparison {
+    let mut found = Comparison::default();
+    compare_q(&call.problem, want, got, rule, &mut found);
+    compare_cache(call, want, got, rule, &mut found);
+    // Not more than one in a hundred, but two in small tensors.
+    if found.near > (found.values / 100).max(2) {
+        let (near, values) = (found.near, found.values);
+        found.wrong(|| format!("{near} of {values} values are one unit in the last place off"));
+    }
+    found
+}
+
+fn compare_q(problem: &Problem, want: &Output, got: &Output, rule: Rule, found: &mut Comparison) {
+    let Some(query) = problem.query else { return };
+    let width = if query.scale.is_some() { 1 } else { 2 };
+    found.values += want.q_out.len() / width;
+    let rows =
+        want.q_out.chunks_exact(HEAD_DIM * width).zip(got.q_out.chunks_exact(HEAD_DIM * width));
+    for (row, (want, got)) in rows.enumerate().filter(|(_, (want, got))| want != got) {
+        let (token, head) = (row / query.padded_heads, row % query.padded_heads);
+        let rule = if head < query.heads { rule } else { Rule::Exact };
+        let name = if head < query.heads { "q_out" } else { "q_out (an added head)" };
+        let values = want.chunks_exact(width).zip(got.chunks_exact(width));
+        for (i, (want, got)) in values.enumerate() {
+            let at = || format!("{name}[{token}, {head}, {i}]");
+            judge(want, got, problem.half, rule, at, found);
+        }
+    }
+}
+
+fn compare_cache(call: &Call, want: &Output, got: &Output, rule: Rule, found: &mut Comparison) {
+    let Some(key) = call.problem.key else { return };
+    let cache = key.cache;
+    found.values += want.kv_cache.len();
+    // First the tokens that were inserted, value by value; then, with these made equal, every byte.
+    let mut rest = got.kv_cache.clone();
+    for (token, slot) in call.inputs().slots(&call.problem).enumerate() {
+        let Ok(slot) = usize::try_from(slot) else { continue };
+        let data = cache.data(slot);
+        if want.kv_cache[data.clone()] == rest[data.clone()] {
+            continue;
+        }
+        let halves = match cache.format {
+            CacheFormat::Fp8DsMla { .. } => NOPE_DIM,
+            CacheFormat::Rows16Bit => 0,
+            CacheFormat::Mxfp8 { .. } | CacheFormat::RowsFp8 { .. } => cache.format.data_bytes(),
+        };
+        for i in (halves..cache.format.data_bytes()).step_by(2) {
+            let byte = data.start + i;
+            let at = || {
+                format!("kv_cache, slot {slot} (token {token}), 16-bit value {}", (i - halves) / 2)
+            };
+            let (want, got) = (&want.kv_cache[byte..byte + 2], &got.kv_cache[byte..byte + 2]);
+            judge(want, got, call.problem.half, rule, at, found);
+            rest[byte..byte + 2].copy_from_slice(want);
+        }
+    }
+    let bytes = want.kv_cache.iter().zip(&rest).enumerate();
+    for (offset, (want, got)) in bytes.filter(|(_, (want, got))| want != got) {
+        found.wrong(|| {
+            let (block, at) = (offset / cache.block_stride, offset % cache.block_stride);
+            format!("kv_cache[{block}, {at}] is {got:#04x}, must be {want:#04x}")
+        });
+    }
+}
+
+/// Judges one value of 16 bits, or of 8, which must be equal.
+fn judge(
+    want: &[u8],
+    got: &[u8],
+    half: Half,
+    rule: Rule,
+    at: impl Fn() -> String,
+    found: &mut Comparison,
+) {
+    let (&[want_low, want_high], &[got_low, got_high]) = (want, got) else {
+        if want != got {
+            found.wrong(|| format!("{} is {got:02x?}, must be {want:02x?}", at()));
+        }
+        return;
+    };
+    let [want, got] = [[want_low, want_high], [got_low, got_high]].map(u16::from_le_bytes);
+    let [want_value, got_value] = [want, got].map(|bits| from_half(bits, half));
+    if want == got || (want_value.is_nan() && got_value.is_nan()) {
+        return;
+    }
+    let finite = !want_value.is_nan() && !got_value.is_nan();
+    if rule == Rule::Band && finite && ordinal(want).abs_diff(ordinal(got)) <= 1 {
+        found.near += 1;
+        return;
+    }
+    found.wrong(|| {
+        format!("{} is {got:#06x} ({got_value:e}), must be {want:#06x} ({want_value:e})", at())
+    });
+}
+
+/// Integers in the order of the 16-bit values; both zeros are 0.
+fn ordinal(bits: u16) -> i32 {
+    let magnitude = i32::from(bits & 0x7FFF);
+    if bits & 0x8000 == 0 { magnitude } else { -magnitude }
+}
