@@ -13,6 +13,9 @@ use mla_prologue_operator::Rounding;
 /// words of 8.
 #[derive(CubeType, CubeLaunch)]
 pub struct Scalars {
+    pub tokens: u32,
+    pub slots: u32,
+    pub table_rows: u32,
     pub eps: f32,
     pub heads: u32,
     pub q_token_stride: u32,
@@ -56,7 +59,7 @@ pub fn prologue<N: Size>(
     let row = lanes::row(comptime!(blueprint.lanes));
     let token = row / (head_rows + key_rows);
     let head = row % (head_rows + key_rows);
-    if token < positions.len() / comptime!(words::index_words(blueprint.positions)) {
+    if token < scalars.tokens as usize {
         if comptime!(blueprint.query.is_some()) && head < head_rows {
             if head < heads {
                 query_row(q, positions, cos_sin_cache, q_out, scalars, token, head, blueprint);
@@ -107,9 +110,9 @@ fn query_row<N: Size>(
         }
     }
     if comptime!(query.rope) {
-        let position = words::index(positions, token, comptime!(blueprint.positions)) as usize;
-        if position < table.len() / comptime!(row_words(blueprint)) {
-            rope::rotate(&mut x, table, position, blueprint);
+        let position = words::index(positions, token, comptime!(blueprint.positions));
+        if position < scalars.table_rows {
+            rope::rotate(&mut x, table, position as usize, blueprint);
         }
     }
     store_query(
@@ -136,10 +139,10 @@ fn key_row(
     #[comptime] blueprint: Blueprint,
 ) {
     let key = comptime!(blueprint.key.unwrap_or_default());
-    if token < slot_mapping.len() / comptime!(words::index_words(key.slots)) {
+    if token < scalars.slots as usize {
         let slot = words::index(slot_mapping, token, comptime!(key.slots));
-        let position = words::index(positions, token, comptime!(blueprint.positions)) as usize;
-        if slot < scalars.cache_slots && position < table.len() / comptime!(row_words(blueprint)) {
+        let position = words::index(positions, token, comptime!(blueprint.positions));
+        if slot < scalars.cache_slots && position < scalars.table_rows {
             let mut x = Array::<f32>::new(comptime!(16 * blueprint.lanes.per_unit()));
             let start = if comptime!(key.strided) {
                 token * scalars.kv_row_stride as usize
@@ -160,7 +163,7 @@ fn key_row(
                     round_row(&mut x, blueprint);
                 }
             }
-            rope::rotate(&mut x, table, position, blueprint);
+            rope::rotate(&mut x, table, position as usize, blueprint);
             let slot = cache::locate(
                 slot,
                 scalars.block_size,
@@ -170,11 +173,6 @@ fn key_row(
             cache::insert(&mut x, kv_cache, slot, scalars.kv_scale_inverse, key, blueprint);
         }
     }
-}
-
-/// Words of 16 bytes that a row of the rotary table takes.
-fn row_words(blueprint: Blueprint) -> usize {
-    mla_prologue_operator::ROPE_DIM * blueprint.table_type.bytes() / 16
 }
 
 /// Loads a row: 16 values for each lane that the unit holds.

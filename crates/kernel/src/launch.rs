@@ -206,6 +206,9 @@ fn scalars(problem: &Problem) -> ScalarsLaunch {
     let strides = query.and_then(|query| query.strides).unwrap_or(Strides::dense(0));
     let cache = problem.key.map(|key| key.cache);
     ScalarsLaunch::new(
+        problem.tokens as u32,
+        problem.key.map_or(0, |key| key.slots as u32),
+        problem.table.rows as u32,
         problem.eps,
         query.map_or(0, |query| query.heads as u32),
         words(strides.token),

@@ -159,8 +159,3 @@ pub fn index(indices: &[u32], i: usize, #[comptime] index: Index) -> u32 {
         }
     }
 }
-
-/// Words of 4 bytes that an index takes.
-pub const fn index_words(index: Index) -> usize {
-    index.bytes() / 4
-}
