@@ -26,10 +26,11 @@ pub fn ensure(llvm: &Path) -> Result {
     compiler.args(["-std=c++17", "-O2", "-fPIC", "-w", "-c"]);
     compiler.arg("-I").arg(llvm.join("include")).arg("-I").arg(&headers);
     run(compiler.arg(&kept).arg("-o").arg(&object))?;
-    for name in ["lib/liblldELF.a", "lib/liblldCommon.a"] {
+    // The second library is linked too; there is nothing to put into it.
+    for (name, members) in [("lib/liblldELF.a", Some(&object)), ("lib/liblldCommon.a", None)] {
         let archive = llvm.join(name);
         let _ = fs::remove_file(&archive);
-        run(Command::new("ar").arg("crs").arg(&archive).arg(&object))?;
+        run(Command::new("ar").arg("crs").arg(&archive).args(members))?;
     }
     Ok(())
 }

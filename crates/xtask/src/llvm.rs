@@ -31,7 +31,7 @@ pub fn ensure() -> Result<PathBuf> {
         return Ok(folder);
     }
     eprintln!("setup: no LLVM in {}; fetching it (once)", folder.display());
-    let partial = folder.with_extension(format!("partial-{}", std::process::id()));
+    let partial = folder.with_file_name(format!("partial-{}", std::process::id()));
     let result = fetch(&partial).and_then(|version| install(&partial, &folder, &version));
     // What a failure leaves behind is of no use to the next attempt.
     let _ = fs::remove_dir_all(&partial);
