@@ -3,12 +3,14 @@
 
 mod data;
 mod matrix;
+mod modes;
 
 pub use data::{Data, Slots};
 pub use matrix::matrix;
+pub use modes::modes;
 
 use crate::Call;
-use mla_prologue_operator::{Invalid, Spec};
+use mla_prologue_operator::{Invalid, Query, Rounding, Spec};
 
 /// A problem and what its tensors are drawn from.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,22 +35,36 @@ impl Case {
     }
 }
 
+/// The whole catalogue: the base operator's matrix, then the modes.
+pub fn all() -> Vec<Case> {
+    [matrix(), modes()].concat()
+}
+
 impl std::fmt::Display for Case {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Spec { tokens, half, query, key, .. } = self.spec;
-        write!(f, "{} {half}, {tokens} tokens", self.data)?;
+        let Spec { tokens, half, positions, table, query, key, .. } = self.spec;
+        write!(f, "{} {half}, {tokens} tokens, {positions} positions", self.data)?;
+        write!(f, ", {} table in {} of {}", table.layout, table.number, table.rows)?;
         if let Some(query) = query {
-            let norm = if query.norm { "" } else { ", no norm" };
-            write!(f, ", {} of {} heads{norm}", query.heads, query.padded_heads)?;
+            write!(f, ", {} of {} heads", query.heads, query.padded_heads)?;
+            let Query { norm, rope, rounding, scale, strides, .. } = query;
+            let flags = [
+                (!norm, "no norm"),
+                (!rope, "no rope"),
+                (rounding != Rounding::None, "rounded"),
+                (scale.is_some(), "in fp8"),
+                (strides.is_some(), "strided"),
+            ];
+            for (_, name) in flags.into_iter().filter(|(set, _)| *set) {
+                write!(f, " {name}")?;
+            }
         }
         if let Some(key) = key {
             let cache = key.cache;
-            write!(f, ", {} slots {}", key.slots, self.slots)?;
-            write!(
-                f,
-                ", {} blocks of {} every {}",
-                cache.num_blocks, cache.block_size, cache.block_stride
-            )?;
+            write!(f, ", {} {} slots {}", key.slots, key.slot_type, self.slots)?;
+            write!(f, ", {} blocks of {}", cache.num_blocks, cache.block_size)?;
+            write!(f, " every {} as {:?}", cache.block_stride, cache.format)?;
+            write!(f, ", norm {:?}, from {}", key.norm, key.quant_from)?;
         }
         Ok(())
     }

@@ -59,13 +59,16 @@ fn against(input: &Path, output: &Path) -> Result<Judged> {
 }
 
 fn matrix(target: &Target, rule: Rule) -> Result<Vec<Judged>> {
-    let cases = catalogue::matrix();
+    let base = catalogue::matrix().into_iter().map(|case| (case, false));
+    let cases: Vec<_> =
+        base.chain(catalogue::modes().into_iter().map(|case| (case, true))).collect();
     let bar = ProgressBar::new(cases.len() as u64);
     let style = ProgressStyle::with_template("{wide_bar} {pos} of {len} problems, {eta} left");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    let judged = cases.iter().map(|case| {
+    let judged = cases.iter().map(|(case, mode)| {
         let heads = case.spec.query.map_or(0, |query| query.heads);
-        let result = judge(case.to_string(), format!("{heads} heads"), &case.call()?, target, rule);
+        let group = if *mode { "modes".into() } else { format!("{heads} heads") };
+        let result = judge(case.to_string(), group, &case.call()?, target, rule);
         bar.inc(1);
         result
     });

@@ -47,7 +47,9 @@ pub fn run(device: &Device, problem: &Problem, inputs: &Inputs, outputs: Outputs
     inputs.check(problem)?;
     outputs.check(problem)?;
     let client = device.client();
-    let buffers = Buffers::upload(client, problem, inputs, &outputs);
+    let mut buffers = Buffers::upload(client, problem, inputs);
+    buffers.q_out = problem.query.map(|_| upload(client, outputs.q_out));
+    buffers.kv_cache = problem.key.map(|_| upload(client, outputs.kv_cache));
     launch(device, problem, &buffers)?;
     for (handle, bytes) in [(buffers.q_out, outputs.q_out), (buffers.kv_cache, outputs.kv_cache)] {
         let Some(handle) = handle.filter(|_| !bytes.is_empty()) else { continue };
@@ -59,28 +61,27 @@ pub fn run(device: &Device, problem: &Problem, inputs: &Inputs, outputs: Outputs
 }
 
 impl Buffers {
-    /// Copies the tensors of a call to the device.
-    pub fn upload(client: &Client, problem: &Problem, inputs: &Inputs, outputs: &Outputs) -> Self {
-        // A device has no buffers of no bytes.
-        let some = |bytes: &[u8]| {
-            client.create_from_slice(if bytes.is_empty() { &[0; 16] } else { bytes })
-        };
-        let query = |bytes| problem.query.map(|_| some(bytes));
-        let key = |bytes| problem.key.map(|_| some(bytes));
+    /// Copies the tensors that a call reads to the device. Those that it writes are `None`.
+    pub fn upload(client: &Client, problem: &Problem, inputs: &Inputs) -> Self {
+        let query = |bytes| problem.query.map(|_| upload(client, bytes));
+        let key = |bytes| problem.key.map(|_| upload(client, bytes));
+        let norm = problem.key.and_then(|key| key.norm);
         Self {
             q: query(inputs.q),
             kv: key(inputs.kv),
-            kv_norm_weight: problem
-                .key
-                .and_then(|key| key.norm)
-                .map(|_| some(inputs.kv_norm_weight)),
-            positions: some(inputs.positions),
+            kv_norm_weight: norm.map(|_| upload(client, inputs.kv_norm_weight)),
+            positions: upload(client, inputs.positions),
             slot_mapping: key(inputs.slot_mapping),
-            cos_sin_cache: some(inputs.cos_sin_cache),
-            q_out: query(outputs.q_out),
-            kv_cache: key(outputs.kv_cache),
+            cos_sin_cache: upload(client, inputs.cos_sin_cache),
+            q_out: None,
+            kv_cache: None,
         }
     }
+}
+
+/// Copies bytes to the device, where a buffer of none cannot be.
+fn upload(client: &Client, bytes: &[u8]) -> Handle {
+    client.create_from_slice(if bytes.is_empty() { &[0; 16] } else { bytes })
 }
 
 /// Queues the kernel on the device. Positions and slots are read there, when it runs, and **not
@@ -93,13 +94,13 @@ impl Buffers {
 /// # Errors
 /// A buffer that is missing or smaller than `problem` says, or a problem too large for the device.
 pub fn launch(device: &Device, problem: &Problem, buffers: &Buffers) -> Result<()> {
-    launch_with(device, problem, buffers, &device.blueprint(problem))
+    launch_with(device, problem, buffers, &device.blueprint(problem, Pads::Written))
 }
 
 impl Device {
     /// The specialization of the kernel that this device uses for a problem.
-    pub fn blueprint(&self, problem: &Problem) -> Blueprint {
-        Blueprint::new(problem, &self.strategy(), Pads::Written)
+    pub fn blueprint(&self, problem: &Problem, pads: Pads) -> Blueprint {
+        Blueprint::new(problem, &self.strategy(), pads)
     }
 }
 

@@ -42,9 +42,11 @@ mod quant;
 mod rope;
 mod strategy;
 mod words;
+mod workspace;
 
 pub use blueprint::{Blueprint, Conversion, KeyBlueprint, Lanes, Pads, QueryBlueprint};
 pub use device::{Device, Listing, Runtime};
 pub use error::{Error, Result};
 pub use launch::{Buffers, launch, run};
 pub use strategy::Strategy;
+pub use workspace::Workspace;

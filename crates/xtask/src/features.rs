@@ -26,9 +26,10 @@ fn listed(list: &str) -> Result<Vec<String>> {
     }
     let known = |name: &&str| RUNTIMES.contains(name) || *name == VARIANT;
     match list.split(',').find(|name| !known(name)) {
-        Some(name) => {
-            Err(format!("--features {name}: must be all, or of {} and {VARIANT}", RUNTIMES.join(", ")))
-        }
+        Some(name) => Err(format!(
+            "--features {name}: must be all, or of {} and {VARIANT}",
+            RUNTIMES.join(", ")
+        )),
         None => Ok(list.split(',').map(String::from).collect()),
     }
 }
@@ -46,7 +47,13 @@ fn detected() -> Vec<String> {
 
 fn has_library(name: &str) -> bool {
     let set = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    let usual = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/opt/rocm/lib"];
+    let usual = [
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib/aarch64-linux-gnu",
+        "/usr/lib64",
+        "/usr/lib",
+        "/opt/rocm/lib",
+    ];
     let usual = usual.iter().map(Path::new).any(|folder| folder.join(name).exists());
     usual || std::env::split_paths(&set).any(|folder| folder.join(name).exists())
 }

@@ -49,7 +49,9 @@ fn run(task: &str, words: &[String]) -> Result {
         "test" => setup().and_then(|()| tasks::test(&features, rest)),
         "bench" => setup().and_then(|()| tasks::bench(&features, rest)),
         "lint" => setup().and_then(|()| tasks::lint(&features)),
-        "ci" => setup().and_then(|()| tasks::lint(&features)).and_then(|()| tasks::test(&features, rest)),
+        "ci" => setup()
+            .and_then(|()| tasks::lint(&features))
+            .and_then(|()| tasks::test(&features, rest)),
         _ => Err(format!("no such task; `cargo xtask help` lists them\n\n{HELP}")),
     }
 }

@@ -22,7 +22,9 @@ pub fn demo(features: &[String], rest: &[String]) -> Result {
     at("create", &out, fs::create_dir_all(&out))?;
     let out = out.join("prologue.safetensors").display().to_string();
     let inputs = examples()?;
-    let [first, ..] = inputs.as_slice() else { return Err("examples/ holds no .safetensors file".into()) };
+    let [first, ..] = inputs.as_slice() else {
+        return Err("examples/ holds no .safetensors file".into());
+    };
     run(&mut program(&["devices"]))?;
     run(program(&["run", first, &out]).args(rest))?;
     let mut verify = vec!["verify"];
@@ -36,7 +38,8 @@ fn examples() -> Result<Vec<String>> {
     let folder = root().join("examples");
     let entries = at("read", &folder, fs::read_dir(&folder))?;
     let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
-    let inputs = paths.filter(|path| path.extension().is_some_and(|ending| ending == "safetensors"));
+    let inputs =
+        paths.filter(|path| path.extension().is_some_and(|ending| ending == "safetensors"));
     let mut inputs: Vec<_> = inputs.map(|path| path.display().to_string()).collect();
     inputs.sort();
     Ok(inputs)
@@ -57,13 +60,26 @@ pub fn bench(features: &[String], rest: &[String]) -> Result {
 /// Everything that looks at the sources.
 pub fn lint(features: &[String]) -> Result {
     run(cargo().args(["fmt", "--all", "--check"]))?;
-    run(build("clippy", features).args(["--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
-    run(build("doc", features).args(["--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "--deny warnings"))?;
-    for (tool, words) in [("cargo-deny", &["deny", "check", "bans", "licenses", "sources"][..]), ("cargo-machete", &["machete"])] {
+    run(build("clippy", features).args([
+        "--workspace",
+        "--all-targets",
+        "--",
+        "--deny",
+        "warnings",
+    ]))?;
+    run(build("doc", features)
+        .args(["--workspace", "--no-deps"])
+        .env("RUSTDOCFLAGS", "--deny warnings"))?;
+    for (tool, words) in [
+        ("cargo-deny", &["deny", "check", "bans", "licenses", "sources"][..]),
+        ("cargo-machete", &["machete"]),
+    ] {
         if exists(tool) {
             run(cargo().args(words))?;
         } else {
-            eprintln!("lint: {tool} is not installed, so it was not run (cargo install --locked {tool})");
+            eprintln!(
+                "lint: {tool} is not installed, so it was not run (cargo install --locked {tool})"
+            );
         }
     }
     Ok(())

@@ -1,0 +1,144 @@
+//! An output that is used again and again, and whose added heads are therefore already zero.
+
+use crate::{Buffers, Device, Error, Pads, Result, launch::launch_with};
+use cubecl::server::Handle;
+use mla_prologue_operator::{Invalid, Problem};
+
+/// A `q_out` buffer that remembers which of its rows are zero. A call on it writes only the live heads
+/// where the added ones are known to be zero from an earlier call, which at few live heads saves most of
+/// the memory traffic.
+///
+/// Whatever the sequence of problems, the output of each is what [`launch`](crate::launch) would have
+/// written: a call that finds rows that may not be zero writes them all. Only this type writes to the
+/// buffer, and it gives the buffer away to be read only.
+///
+/// ```
+/// # use mla_prologue_kernel::{Buffers, Device, Workspace};
+/// # use mla_prologue_operator::*;
+/// # let spec = Spec {
+/// #     tokens: 1,
+/// #     half: Half::Bf16,
+/// #     eps: 1e-6,
+/// #     positions: Index::I64,
+/// #     table: RotaryTable { rows: 1, number: RotaryType::F32, layout: RotaryLayout::Halves },
+/// #     query: Some(Query::new(1, 64)),
+/// #     key: None,
+/// # };
+/// # let problem = spec.validate()?;
+/// # let inputs = Inputs { q: &[0; 1024], positions: &[0; 8], cos_sin_cache: &[0; 256], ..Default::default() };
+/// let device = Device::open("cpu")?;
+/// let mut workspace = Workspace::new(&device, problem.q_out_bytes());
+/// let buffers = Buffers::upload(device.client(), &problem, &inputs);
+/// assert!(!workspace.pads_are_zero(&problem));
+/// workspace.launch(&device, &problem, &buffers)?; // writes 64 heads
+/// assert!(workspace.pads_are_zero(&problem));
+/// workspace.launch(&device, &problem, &buffers)?; // writes 1
+/// assert_eq!(workspace.read(&device)?.len(), 64 * 1024);
+/// # Ok::<(), mla_prologue_kernel::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Workspace {
+    buffer: Handle,
+    /// What is known of the buffer's contents.
+    zero: Option<Zero>,
+    /// Bytes of the last call's output.
+    used: usize,
+}
+
+/// Of the first `tokens` tokens, in rows of this shape, the heads from `live_heads` on are zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Zero {
+    tokens: usize,
+    live_heads: usize,
+    padded_heads: usize,
+    /// Outputs in 16 bits and in FP8 lie differently.
+    fp8: bool,
+}
+
+impl Workspace {
+    /// A buffer of that many bytes: [`Spec::q_out_bytes`](mla_prologue_operator::Spec::q_out_bytes) of
+    /// the largest problem that it is for.
+    pub fn new(device: &Device, bytes: usize) -> Self {
+        Self { buffer: device.client().empty(bytes.max(16)), zero: None, used: 0 }
+    }
+
+    /// Bytes that it holds.
+    pub fn capacity(&self) -> usize {
+        self.buffer.size_in_used() as usize
+    }
+
+    /// Would a call for this problem find its added heads zeroed?
+    pub fn pads_are_zero(&self, problem: &Problem) -> bool {
+        let (Some(known), Some(wanted)) = (self.zero, Zero::after(problem)) else { return false };
+        known.tokens >= wanted.tokens
+            && known.live_heads <= wanted.live_heads
+            && (known.padded_heads, known.fp8) == (wanted.padded_heads, wanted.fp8)
+    }
+
+    /// [`launch`](crate::launch) into this buffer; `buffers.q_out` is not used.
+    ///
+    /// # Errors
+    /// Those of [`launch`](crate::launch), a problem without queries, or one whose output is larger than
+    /// the buffer.
+    pub fn launch(&mut self, device: &Device, problem: &Problem, buffers: &Buffers) -> Result<()> {
+        let Some(after) = Zero::after(problem) else {
+            return Err(Invalid::new("work", "kv", "both or q with a workspace for q_out").into());
+        };
+        let bytes = problem.q_out_bytes();
+        if bytes > self.capacity() {
+            let must = format!("at least the {bytes} bytes of q_out");
+            return Err(Invalid::new(
+                "the workspace",
+                format_args!("{} bytes", self.capacity()),
+                must,
+            )
+            .into());
+        }
+        let buffers = Buffers { q_out: Some(self.buffer.clone()), ..buffers.clone() };
+        let known = self.zero.filter(|_| self.pads_are_zero(problem));
+        let pads = if known.is_some() { Pads::KnownZero } else { Pads::Written };
+        // Until the call is known to be queued, nothing is known.
+        self.zero = None;
+        launch_with(device, problem, &buffers, &device.blueprint(problem, pads))?;
+        if known.is_none() {
+            let queued = device.client().check([&self.buffer]);
+            queued.map_err(|error| Error::failed("queueing the kernel", error))?;
+        }
+        // The tokens past this call's keep what they had: more live heads now, the same zeros.
+        self.zero = Some(known.map_or(after, |known| Zero { tokens: known.tokens, ..after }));
+        self.used = bytes;
+        Ok(())
+    }
+
+    /// Reads the last call's output back.
+    ///
+    /// # Errors
+    /// A device that failed.
+    pub fn read(&self, device: &Device) -> Result<Vec<u8>> {
+        let rest = (self.capacity() - self.used) as u64;
+        let output = self.buffer.clone().offset_end(rest);
+        let bytes = device.client().read_one(output);
+        Ok(bytes.map_err(|error| Error::failed("running the kernel", error))?.to_vec())
+    }
+
+    /// The buffer, for a kernel that reads the output.
+    ///
+    /// # Safety
+    /// Nobody may write to it: what is known to be zero must stay so. A captured graph that holds a call
+    /// on this workspace must not be replayed after a call with more live heads.
+    pub unsafe fn buffer(&self) -> Handle {
+        self.buffer.clone()
+    }
+}
+
+impl Zero {
+    /// What is known after a call that wrote everything.
+    fn after(problem: &Problem) -> Option<Self> {
+        problem.query.map(|query| Self {
+            tokens: problem.tokens,
+            live_heads: query.heads,
+            padded_heads: query.padded_heads,
+            fp8: query.scale.is_some(),
+        })
+    }
+}
