@@ -73,6 +73,11 @@ pub enum Lanes {
 }
 
 impl Lanes {
+    /// Runs of 8 values that one unit works on: two for each lane.
+    pub const fn runs(self) -> usize {
+        2 * self.per_unit()
+    }
+
     /// Lanes that one unit works on.
     pub const fn per_unit(self) -> usize {
         match self {

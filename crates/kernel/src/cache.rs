@@ -9,9 +9,9 @@ use crate::{
     words::{self, HalfWord},
 };
 use cubecl::prelude::*;
-use mla_prologue_operator::{CacheFormat, LANES, PadScaleByte, QuantFrom};
+use mla_prologue_operator::{CacheFormat, LANE_RUN, LANES, NOPE_DIM, PadScaleByte, QuantFrom};
 
-/// The cache of one launch.
+/// Where a slot of the cache is.
 #[derive(CubeType, Clone, Copy)]
 pub struct Slot {
     /// Where the data of the slot begins, in words of 8 bytes.
@@ -48,32 +48,25 @@ pub fn insert(
     #[comptime] key: KeyBlueprint,
     #[comptime] blueprint: Blueprint,
 ) {
-    let count = comptime!(blueprint.lanes.per_unit());
+    let lanes = comptime!(blueprint.lanes);
+    let runs = comptime!(lanes.runs());
     match comptime!(key.format) {
         CacheFormat::Fp8DsMla { .. } | CacheFormat::Mxfp8 { .. } => {
             insert_blocks(x, cache, slot, key, blueprint)
         }
         CacheFormat::Rows16Bit =>
         {
-            #[unroll(count == 1)]
-            for lane in 0..count {
-                #[unroll]
-                for run in 0..2usize {
-                    let at = slot.data
-                        + 2 * (run * 32 + lanes::first(comptime!(blueprint.lanes)) + lane);
-                    store_half(&*x, lane * 16 + run * 8, cache, at, blueprint);
-                }
+            #[unroll(runs == 2)]
+            for run in 0..runs {
+                store_half(&*x, run * 8, cache, slot.data + 2 * lanes::word(run, lanes), blueprint);
             }
         }
         CacheFormat::RowsFp8 { fp8 } =>
         {
-            #[unroll(count == 1)]
-            for lane in 0..count {
-                #[unroll]
-                for run in 0..2usize {
-                    let at = slot.data + run * 32 + lanes::first(comptime!(blueprint.lanes)) + lane;
-                    cache[at] = quant::encode_each(&*x, lane * 16 + run * 8, scale_inverse, fp8);
-                }
+            #[unroll(runs == 2)]
+            for run in 0..runs {
+                cache[slot.data + lanes::word(run, lanes)] =
+                    quant::encode_each(&*x, run * 8, scale_inverse, fp8);
             }
         }
     }
@@ -98,6 +91,9 @@ fn store_half(
     }
 }
 
+/// Words of 8 values that `fp8_ds_mla` quantizes; the others, after RoPE, are stored in 16 bits.
+const NOPE_WORDS: usize = NOPE_DIM / LANE_RUN;
+
 /// Stores a row in blocks of values that share a scale byte.
 #[cube]
 fn insert_blocks(
@@ -108,54 +104,43 @@ fn insert_blocks(
     #[comptime] blueprint: Blueprint,
 ) {
     let lanes = comptime!(blueprint.lanes);
-    let count = comptime!(lanes.per_unit());
+    let runs = comptime!(lanes.runs());
     let fp8 = comptime!(key.format.fp8().unwrap_or_default());
     // Neighbouring lanes that share a scale byte.
-    let group = comptime!(key.format.quant_block().unwrap_or(64) / mla_prologue_operator::LANE_RUN);
+    let group = comptime!(key.format.quant_block().unwrap_or(64) / LANE_RUN);
     let rope_in_half = comptime!(matches!(key.format, CacheFormat::Fp8DsMla { .. }));
 
-    let mut scales = Array::<u32>::new(comptime!(2 * count));
-    #[unroll(count == 1)]
-    for lane in 0..count {
-        #[unroll]
-        for run in 0..2usize {
-            let at = lane * 16 + run * 8;
-            // The RoPE values are stored as they are: where they are not quantized, rounding them
-            // here changes nothing.
-            if comptime!(key.quant_from == QuantFrom::Half) {
-                words::round(x, at, comptime!(blueprint.half), comptime!(blueprint.conversion));
-            }
-            let mut largest = words::magnitude(x[at]);
-            #[unroll]
-            for i in 1..8usize {
-                largest = max(largest, words::magnitude(x[at + i]));
-            }
-            scales[lane * 2 + run] = largest;
+    let mut scales = Array::<u32>::new(runs);
+    #[unroll(runs == 2)]
+    for run in 0..runs {
+        // Where the RoPE values are stored in 16 bits, to round them here already changes nothing.
+        if comptime!(key.quant_from == QuantFrom::Half) {
+            words::round(x, run * 8, comptime!(blueprint.half), comptime!(blueprint.conversion));
         }
-    }
-    lanes::max_in_groups(&mut scales, 2usize, group, lanes);
-
-    #[unroll(count == 1)]
-    for lane in 0..count {
+        let mut largest = 0u32.runtime();
         #[unroll]
-        for run in 0..2usize {
-            let index = run * 32 + lanes::first(lanes) + lane;
-            let scale = quant::scale_byte(scales[lane * 2 + run], fp8);
-            scales[lane * 2 + run] = scale;
-            let quantized = comptime!(!(rope_in_half && run == 1)) || index < 56;
-            if quantized {
-                cache[slot.data + index] =
-                    quant::encode_block(&*x, lane * 16 + run * 8, scale, fp8);
-            } else {
-                let at = slot.data + 56 + 2 * (index - 56);
-                store_half(&*x, lane * 16 + run * 8, cache, at, blueprint);
-            }
+        for i in 0..8usize {
+            largest = max(largest, words::magnitude(x[run * 8 + i]));
+        }
+        scales[run] = largest;
+    }
+    lanes::max_in_groups(&mut scales, group, lanes);
+
+    #[unroll(runs == 2)]
+    for run in 0..runs {
+        scales[run] = quant::scale_byte(scales[run], fp8);
+        let word = lanes::word(run, lanes);
+        if comptime!(!rope_in_half) || run % 2 == 0 || word < NOPE_WORDS {
+            cache[slot.data + word] = quant::encode_block(&*x, run * 8, scales[run], fp8);
+        } else {
+            let at = slot.data + NOPE_WORDS + 2 * (word - NOPE_WORDS);
+            store_half(&*x, run * 8, cache, at, blueprint);
         }
     }
     store_scales(&scales, cache, slot, group, key, blueprint);
 }
 
-/// Gathers the scale bytes of a row, which the first lane of each group contributes, and stores them.
+/// Gathers the scale bytes of a row, of which each group of lanes has two, and stores them.
 #[cube]
 fn store_scales(
     scales: &Array<u32>,
@@ -167,37 +152,34 @@ fn store_scales(
 ) {
     let lanes = comptime!(blueprint.lanes);
     let count = comptime!(lanes.per_unit());
-    // Scale bytes of a run of the row, and of the row.
-    let run_bytes = comptime!(LANES / group);
-    let bytes = comptime!(if matches!(key.format, CacheFormat::Fp8DsMla { .. }) {
-        7
-    } else {
-        2 * run_bytes
+    // Scale bytes of half a row, and of the row.
+    let half_bytes = comptime!(LANES / group);
+    let bytes = comptime!(match key.format {
+        CacheFormat::Fp8DsMla { .. } => NOPE_DIM / 64,
+        _ => 2 * half_bytes,
     });
     let keep = comptime!(matches!(
         key.format,
         CacheFormat::Fp8DsMla { pad_scale_byte: PadScaleByte::Keep, .. }
     ));
 
-    let mut contributed = Array::<u32>::new(count);
+    let mut mine = Array::<u32>::new(count);
     #[unroll]
     for word in 0..comptime!(key.format.scale_bytes() / 8) {
         let mut packed = HalfWord::empty();
         #[unroll]
         for part in 0..2usize {
-            let first_byte = comptime!((word * 2 + part) * 4);
-            let run = comptime!(first_byte / run_bytes);
+            // Four bytes, all of one half of the row.
+            let first = comptime!((word * 2 + part) * 4);
+            let end = comptime!(if first + 4 < bytes { first + 4 } else { bytes });
+            let half = comptime!(first / half_bytes);
             #[unroll(count == 1)]
             for lane in 0..count {
-                let index = lanes::first(lanes) + lane;
-                let byte = index / group + comptime!(run * run_bytes);
-                let mine = byte >= first_byte
-                    && byte
-                        < comptime!(if first_byte + 4 < bytes { first_byte + 4 } else { bytes });
-                let shift = (8 * (byte % 4)) as u32;
-                contributed[lane] = select(mine, scales[lane * 2 + run] << shift, 0u32);
+                let byte = (lanes::first(lanes) + lane) / group + comptime!(half * half_bytes);
+                let shifted = scales[lane * 2 + half] << ((8 * (byte % 4)) as u32);
+                mine[lane] = select(byte >= first && byte < end, shifted, 0u32);
             }
-            packed.insert(part, lanes::join(&contributed, lanes));
+            packed.insert(part, lanes::join(&mine, lanes));
         }
         if lanes::first(lanes) == 0 {
             if keep {

@@ -96,7 +96,7 @@ fn query_row<N: Size>(
     #[comptime] blueprint: Blueprint,
 ) {
     let query = comptime!(blueprint.query.unwrap_or_default());
-    let mut x = Array::<f32>::new(comptime!(16 * blueprint.lanes.per_unit()));
+    let mut x = Array::<f32>::new(comptime!(8 * blueprint.lanes.runs()));
     let start = if comptime!(query.strided) {
         token * scalars.q_token_stride as usize + head * scalars.q_head_stride as usize
     } else {
@@ -143,7 +143,7 @@ fn key_row(
         let slot = words::index(slot_mapping, token, comptime!(key.slots));
         let position = words::index(positions, token, comptime!(blueprint.positions));
         if slot < scalars.cache_slots && position < scalars.table_rows {
-            let mut x = Array::<f32>::new(comptime!(16 * blueprint.lanes.per_unit()));
+            let mut x = Array::<f32>::new(comptime!(8 * blueprint.lanes.runs()));
             let start = if comptime!(key.strided) {
                 token * scalars.kv_row_stride as usize
             } else {
@@ -175,32 +175,24 @@ fn key_row(
     }
 }
 
-/// Loads a row: 16 values for each lane that the unit holds.
+/// Loads a row, or as much of it as the unit holds.
 #[cube]
 fn load_row(from: &[Word], start: usize, x: &mut Array<f32>, #[comptime] blueprint: Blueprint) {
-    let count = comptime!(blueprint.lanes.per_unit());
-    #[unroll(count == 1)]
-    for lane in 0..count {
-        #[unroll]
-        for run in 0..2usize {
-            let word = from[start + run * 32 + lanes::first(comptime!(blueprint.lanes)) + lane];
-            words::decode(
-                word,
-                x,
-                lane * 16 + run * 8,
-                comptime!(blueprint.half),
-                comptime!(blueprint.conversion),
-            );
-        }
+    let lanes = comptime!(blueprint.lanes);
+    let runs = comptime!(lanes.runs());
+    #[unroll(runs == 2)]
+    for run in 0..runs {
+        let word = from[start + lanes::word(run, lanes)];
+        words::decode(word, x, run * 8, comptime!(blueprint.half), comptime!(blueprint.conversion));
     }
 }
 
 /// Rounds a row to 16 bits and goes on in f32.
 #[cube]
 fn round_row(x: &mut Array<f32>, #[comptime] blueprint: Blueprint) {
-    let count = comptime!(2 * blueprint.lanes.per_unit());
-    #[unroll(count == 2)]
-    for run in 0..count {
+    let runs = comptime!(blueprint.lanes.runs());
+    #[unroll(runs == 2)]
+    for run in 0..runs {
         words::round(x, run * 8, comptime!(blueprint.half), comptime!(blueprint.conversion));
     }
 }
@@ -215,33 +207,30 @@ fn store_query<N: Size>(
     #[comptime] blueprint: Blueprint,
 ) {
     let fp8 = comptime!(blueprint.query.unwrap_or_default().fp8);
-    let count = comptime!(blueprint.lanes.per_unit());
-    #[unroll(count == 1)]
-    for lane in 0..count {
-        #[unroll]
-        for run in 0..2usize {
-            let at = lane * 16 + run * 8;
-            let mut out = Vector::<u32, N>::empty();
-            if comptime!(fp8.is_some()) {
-                let word =
-                    quant::encode_each(x, at, scale_inverse, comptime!(fp8.unwrap_or_default()));
-                #[unroll]
-                for i in 0..2usize {
-                    out.insert(i, word.extract(i));
-                }
-            } else {
-                let word = words::encode(
-                    x,
-                    at,
-                    comptime!(blueprint.half),
-                    comptime!(blueprint.conversion),
-                );
-                #[unroll]
-                for i in 0..4usize {
-                    out.insert(i, word.extract(i));
-                }
+    let lanes = comptime!(blueprint.lanes);
+    let runs = comptime!(lanes.runs());
+    #[unroll(runs == 2)]
+    for run in 0..runs {
+        let mut out = Vector::<u32, N>::empty();
+        if comptime!(fp8.is_some()) {
+            let word =
+                quant::encode_each(x, run * 8, scale_inverse, comptime!(fp8.unwrap_or_default()));
+            #[unroll]
+            for i in 0..2usize {
+                out.insert(i, word.extract(i));
             }
-            q_out[start + run * 32 + lanes::first(comptime!(blueprint.lanes)) + lane] = out;
+        } else {
+            let word = words::encode(
+                x,
+                run * 8,
+                comptime!(blueprint.half),
+                comptime!(blueprint.conversion),
+            );
+            #[unroll]
+            for i in 0..4usize {
+                out.insert(i, word.extract(i));
+            }
         }
+        q_out[start + lanes::word(run, lanes)] = out;
     }
 }

@@ -1,8 +1,8 @@
 //! How the 32 lanes of a row map to hardware: the only place that knows.
 //!
-//! A unit holds [`Lanes::per_unit`] lanes, beginning with [`first`]. Values that lanes exchange are in
-//! arrays with one element (or `count` neighbouring ones) for each lane that the unit holds. Either way
-//! the same additions happen in the same order.
+//! A unit holds [`Lanes::per_unit`] lanes, beginning with [`first`], and of each lane two runs of 8
+//! values: run `2 * lane` is of the first half of the row, the next one of the second. A row is an array
+//! of these runs. Either way the same additions happen in the same order.
 
 use crate::blueprint::Lanes;
 use cubecl::prelude::*;
@@ -25,7 +25,13 @@ pub fn first(#[comptime] lanes: Lanes) -> usize {
     }
 }
 
-/// The sum over all 32 lanes: lanes at distance 16, 8, 4, 2 and 1 add their values to each other.
+/// Which of the row's 64 words of 8 values is a run of this unit.
+#[cube]
+pub fn word(run: usize, #[comptime] lanes: Lanes) -> usize {
+    run % 2 * comptime!(mla_prologue_operator::LANES) + first(lanes) + run / 2
+}
+
+/// The sum over all 32 lanes, one value each: lanes at distance 16, 8, 4, 2 and 1 add their values to each other.
 #[cube]
 pub fn sum(values: &mut Array<f32>, #[comptime] lanes: Lanes) -> f32 {
     match lanes {
@@ -51,19 +57,14 @@ pub fn sum(values: &mut Array<f32>, #[comptime] lanes: Lanes) -> f32 {
     }
 }
 
-/// Replaces each lane's `count` values by their maxima over its group of `group` neighbouring lanes.
+/// Replaces the values, one for each run, by their maxima over groups of `group` neighbouring lanes.
 #[cube]
-pub fn max_in_groups(
-    values: &mut Array<u32>,
-    #[comptime] count: usize,
-    #[comptime] group: usize,
-    #[comptime] lanes: Lanes,
-) {
+pub fn max_in_groups(values: &mut Array<u32>, #[comptime] group: usize, #[comptime] lanes: Lanes) {
     match lanes {
         Lanes::Plane =>
         {
             #[unroll]
-            for i in 0..count {
+            for i in 0..2usize {
                 #[unroll]
                 for step in 0..comptime!(group.ilog2()) {
                     let other = plane_shuffle_xor(values[i], comptime!(1u32 << step));
@@ -72,17 +73,15 @@ pub fn max_in_groups(
             }
         }
         Lanes::Unit => {
-            for start in 0..comptime!(mla_prologue_operator::LANES / group) {
-                #[unroll]
-                for i in 0..count {
-                    let start = start * group * count + i;
-                    let mut largest = values[start];
-                    for lane in 1..group {
-                        largest = max(largest, values[start + lane * count]);
-                    }
-                    for lane in 0..group {
-                        values[start + lane * count] = largest;
-                    }
+            for first in 0..comptime!(2 * mla_prologue_operator::LANES / group) {
+                // The first run of each group: those of one half of the row, then of the other.
+                let start = first / 2 * (2 * group) + first % 2;
+                let mut largest = values[start];
+                for lane in 1..group {
+                    largest = max(largest, values[start + 2 * lane]);
+                }
+                for lane in 0..group {
+                    values[start + 2 * lane] = largest;
                 }
             }
         }

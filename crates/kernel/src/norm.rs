@@ -17,7 +17,7 @@ pub fn rms_norm(x: &mut Array<f32>, eps: f32, #[comptime] lanes: Lanes) {
     #[unroll(count == 1)]
     for lane in 0..count {
         let mut sum = 0f32.runtime();
-        #[unroll]
+        #[unroll(count == 1)]
         for i in 0..16usize {
             let v = x[lane * 16 + i];
             sum = fma(v, v, sum);
@@ -27,11 +27,8 @@ pub fn rms_norm(x: &mut Array<f32>, eps: f32, #[comptime] lanes: Lanes) {
     let sum = lanes::sum(&mut sums, lanes);
     let r = 1.0 / f32::sqrt(sum / 512.0 + eps);
     #[unroll(count == 1)]
-    for lane in 0..count {
-        #[unroll]
-        for i in 0..16usize {
-            x[lane * 16 + i] *= r;
-        }
+    for i in 0..comptime!(16 * count) {
+        x[i] *= r;
     }
 }
 
@@ -44,17 +41,14 @@ pub fn weigh(
     #[comptime] conversion: Conversion,
     #[comptime] lanes: Lanes,
 ) {
-    let count = comptime!(lanes.per_unit());
+    let runs = comptime!(lanes.runs());
     let mut w = Array::<f32>::new(8usize);
-    #[unroll(count == 1)]
-    for lane in 0..count {
+    #[unroll(runs == 2)]
+    for run in 0..runs {
+        decode(weight[lanes::word(run, lanes)], &mut w, 0usize, half, conversion);
         #[unroll]
-        for run in 0..2usize {
-            decode(weight[run * 32 + lanes::first(lanes) + lane], &mut w, 0usize, half, conversion);
-            #[unroll]
-            for i in 0..8usize {
-                x[lane * 16 + run * 8 + i] *= w[i];
-            }
+        for i in 0..8usize {
+            x[run * 8 + i] *= w[i];
         }
     }
 }
