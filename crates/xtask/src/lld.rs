@@ -8,12 +8,13 @@ const SOURCE: &str = include_str!("../lld/elf.cpp");
 
 /// Adds `lld::elf::link` to an LLVM that has no LLD: a library that runs the `ld.lld` program.
 pub fn ensure(llvm: &Path) -> Result {
-    let library = llvm.join("lib/liblldELF.a");
+    let libraries = ["lib/liblldELF.a", "lib/liblldCommon.a"].map(|name| llvm.join(name));
+    let complete = libraries.iter().all(|library| library.is_file());
     let kept = llvm.join("lib/lld-stand-in.cpp");
     let fallback = toolchain_lld()?;
     let source = format!("#define FALLBACK \"{fallback}\"\n{SOURCE}");
-    let own = library.is_file() && !kept.is_file();
-    if own || (library.is_file() && fs::read_to_string(&kept).is_ok_and(|last| last == source)) {
+    let made = fs::read_to_string(&kept).ok();
+    if complete && made.is_none_or(|made| made == source) {
         return Ok(());
     }
     eprintln!("setup: LLD's library is not there; making a stand-in that runs ld.lld (for hip)");
@@ -27,10 +28,9 @@ pub fn ensure(llvm: &Path) -> Result {
     compiler.arg("-I").arg(llvm.join("include")).arg("-I").arg(&headers);
     run(compiler.arg(&kept).arg("-o").arg(&object))?;
     // The second library is linked too; there is nothing to put into it.
-    for (name, members) in [("lib/liblldELF.a", Some(&object)), ("lib/liblldCommon.a", None)] {
-        let archive = llvm.join(name);
-        let _ = fs::remove_file(&archive);
-        run(Command::new("ar").arg("crs").arg(&archive).args(members))?;
+    for (library, members) in libraries.iter().zip([Some(&object), None]) {
+        let _ = fs::remove_file(library);
+        run(Command::new("ar").arg("crs").arg(library).args(members))?;
     }
     Ok(())
 }

@@ -1,0 +1,195 @@
+//! The command line: what it refuses, and how.
+
+use rstest::rstest;
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+const BASIC: &str = "examples/basic.safetensors";
+
+fn program(words: &[&str]) -> Output {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_mla-prologue"));
+    program.args(words).output().expect("the program starts")
+}
+
+/// Exit code, one line on standard error, nothing on standard output.
+fn refused(words: &[&str], code: i32) -> String {
+    let output = program(words);
+    let message = String::from_utf8(output.stderr).expect("UTF-8");
+    // A Vulkan loader may have something to say of its own.
+    let lines: Vec<&str> =
+        message.lines().filter(|line| !line.contains("XDG_RUNTIME_DIR")).collect();
+    assert_eq!(output.status.code(), Some(code), "{words:?}: {message}");
+    assert_eq!(lines.len(), 1, "{words:?}: {message}");
+    assert!(output.stdout.is_empty(), "{words:?} printed");
+    lines[0].to_owned()
+}
+
+/// A file as the example, with one thing changed.
+struct Draft {
+    tensors: HashMap<String, (Dtype, Vec<usize>, Vec<u8>)>,
+    metadata: HashMap<String, String>,
+}
+
+impl Draft {
+    fn new() -> Self {
+        let bytes = fs::read(BASIC).expect("an example");
+        let (_, header) = SafeTensors::read_metadata(&bytes).expect("an example");
+        let file = SafeTensors::deserialize(&bytes).expect("an example");
+        let tensor = |(name, view): (&str, TensorView)| {
+            (name.to_owned(), (view.dtype(), view.shape().to_vec(), view.data().to_vec()))
+        };
+        Self {
+            tensors: file.iter().map(tensor).collect(),
+            metadata: header.metadata().clone().expect("metadata"),
+        }
+    }
+
+    fn without(mut self, name: &str) -> Self {
+        assert!(
+            self.tensors.remove(name).is_some() | self.metadata.remove(name).is_some(),
+            "{name}"
+        );
+        self
+    }
+
+    fn with(mut self, key: &str, value: &str) -> Self {
+        self.metadata.insert(key.into(), value.into());
+        self
+    }
+
+    fn shaped(mut self, name: &str, dtype: Dtype, shape: &[usize]) -> Self {
+        let bytes = shape.iter().product::<usize>() * dtype.bitsize() / 8;
+        self.tensors.insert(name.into(), (dtype, shape.to_vec(), vec![0; bytes]));
+        self
+    }
+
+    fn index(mut self, name: &str, at: usize, value: i64) -> Self {
+        let tensor = self.tensors.get_mut(name).expect("a tensor");
+        tensor.2[at * 8..at * 8 + 8].copy_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    fn write(&self, folder: &Path) -> PathBuf {
+        let path = folder.join("in.safetensors");
+        let views = self.tensors.iter().map(|(name, (dtype, shape, data))| {
+            (name, TensorView::new(*dtype, shape.clone(), data).expect("a tensor"))
+        });
+        safetensors::serialize_to_file(views, Some(self.metadata.clone()), &path)
+            .expect("the file is written");
+        path
+    }
+}
+
+// The example: q [4, 8, 512], kv [4, 512], 4 positions and slots, blocks of 64.
+#[rstest]
+#[case::no_tensor(Draft::new().without("kv"), "the tensor kv is missing; it must be in the file")]
+#[case::no_key(Draft::new().without("padded_heads"), "padded_heads is missing from the metadata; it must be a number of heads")]
+#[case::no_eps(Draft::new().without("eps"), "eps is missing from the metadata; it must be a finite number, 0 or more")]
+#[case::bad_number(Draft::new().with("block_size", "many"), "block_size is many; it must be a number of tokens, 1 or more")]
+#[case::zero_block(Draft::new().with("block_size", "0"), "block_size is 0; it must be 1 or more")]
+#[case::huge_block(Draft::new().with("block_size", "18446744073709551615"), "block_size is 18446744073709551615; it must be countable in bytes")]
+#[case::nan_eps(Draft::new().with("eps", "nan"), "eps is NaN; it must be a finite f32, not negative")]
+#[case::too_many_heads(Draft::new().with("padded_heads", "1"), "padded_heads is 1; it must be at least the")]
+#[case::huge_padding(Draft::new().with("padded_heads", "99999999999999"), "less than 2^31 rows")]
+#[case::unknown_key(Draft::new().with("padded_head", "8"), "padded_head is an unknown metadata key; it must be one of eps,")]
+#[case::unknown_value(Draft::new().with("q_norm", "yes"), "q_norm is yes; it must be true or false")]
+#[case::unknown_tensor(Draft::new().shaped("k", Dtype::F32, &[1]), "k is an unknown tensor; it must be one of q,")]
+#[case::wrong_type(Draft::new().shaped("positions", Dtype::F32, &[4]), "the type of positions is F32; it must be I64 or I32")]
+#[case::wrong_half(Draft::new().shaped("kv", Dtype::F16, &[4, 512]), "the type of kv is F16; it must be BF16")]
+#[case::wrong_rank(Draft::new().shaped("kv", Dtype::BF16, &[4, 1, 512]), "the shape of kv is [4, 1, 512]; it must be [4, 512]")]
+#[case::wrong_dimension(Draft::new().shaped("cos_sin_cache", Dtype::F32, &[9, 32]), "the shape of cos_sin_cache is [9, 32]; it must be [any, 64]")]
+#[case::no_heads(Draft::new().shaped("q", Dtype::BF16, &[4, 0, 512]), "the head count of q is 0; it must be 1 or more")]
+#[case::position(Draft::new().index("positions", 2, 1 << 40), "positions[2] is 1099511627776; it must be from 0 to below the")]
+#[case::negative_position(Draft::new().index("positions", 0, -1), "positions[0] is -1; it must be from 0 to below the")]
+#[case::slot(Draft::new().index("slot_mapping", 3, i64::MAX), "slot_mapping[3] is 9223372036854775807; it must be below the")]
+#[case::slot_twice(Draft::new().index("slot_mapping", 0, 2).index("slot_mapping", 1, 2), "slot_mapping[1] is 2; it must be a slot of its own: slot_mapping[0] is the same")]
+#[case::small_stride(Draft::new().shaped("kv_cache", Dtype::U8, &[8, 576]), "the block stride of kv_cache is 576; it must be a multiple of 8 and at least")]
+#[case::odd_stride(Draft::new().shaped("kv_cache", Dtype::U8, &[8, 149_764]), "the block stride of kv_cache is 149764; it must be a multiple of 8 and at least")]
+fn bad_input_is_named(#[case] draft: Draft, #[case] message: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let input = draft.write(folder.path());
+    let output = folder.path().join("out.safetensors");
+    let [input, out] = [&input, &output].map(|path| path.to_str().expect("UTF-8"));
+    let text = refused(&["run", input, out, "--device", "cpu"], 2);
+    assert!(text.contains(message), "{text}");
+    let text = refused(&["verify", input], 2);
+    assert!(text.contains(message), "{text}");
+    let names: Vec<_> = fs::read_dir(folder.path()).expect("the folder").collect();
+    assert_eq!(names.len(), 1, "only the input is there: {names:?}");
+}
+
+#[rstest]
+#[case::no_file(&["run", "nowhere.safetensors", "out"], 2, "nowhere.safetensors: the file is missing; it must be a safetensors file")]
+#[case::no_such_device(&["run", BASIC, "out", "--device", "tpu"], 2, "device is tpu; it must be auto, cpu, or")]
+#[case::bad_index(&["run", BASIC, "out", "--device", "cuda:x"], 2, "device is cuda:x; it must be")]
+#[case::no_such_cpu(&["verify", BASIC, "--device", "cpu:7"], 3, "device cpu:7 cannot be used: there is one cpu device")]
+#[case::no_such_gpu(&["verify", BASIC, "--device", "cuda:99"], 3, "device cuda:99 cannot be used: ")]
+#[case::no_command(&["dance"], 2, "unrecognized subcommand 'dance' (see --help)")]
+#[case::no_argument(&["run", BASIC], 2, "<OUT> (see --help)")]
+#[case::no_folder(&["run", BASIC, "no/such/folder/out", "--device", "reference"], 3, "cannot write no/such/folder/out: ")]
+#[case::no_model(&["plan", "--model", "v3"], 2, "--model is v3; it must be v4-flash or v4-pro")]
+#[case::bad_world(&["plan", "--tp", "3"], 2, "the world size (--tp) is 3; it must be a divisor of the 128 heads")]
+#[case::no_backend(&["plan", "--backend", "x"], 2, "--backend is x; it must be one of flashmla, flashinfer, aiter, any")]
+#[case::two_inputs(&["verify", BASIC, BASIC, "--against", "out"], 2, "IN is 2 files; it must be one file")]
+#[case::no_target(&["source", "--target", "z80"], 2, "--target is z80; it must be one of")]
+fn bad_arguments_are_named(#[case] words: &[&str], #[case] code: i32, #[case] message: &str) {
+    let text = refused(words, code);
+    assert!(text.contains(message), "{text}");
+    assert!(!Path::new("out").exists());
+}
+
+#[test]
+fn a_run_is_judged_by_verify_against() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out.safetensors");
+    let out = out.to_str().expect("UTF-8");
+    assert!(program(&["run", BASIC, out, "--device", "cpu"]).status.success());
+    let good = program(&["verify", BASIC, "--against", out, "--json", "-"]);
+    assert_eq!(good.status.code(), Some(0));
+    let report: serde_json::Value = serde_json::from_slice(&good.stdout).expect("JSON");
+    assert_eq!(report["different"], 0);
+    // One bit of the last byte: the cache's or the output's.
+    let mut bytes = fs::read(out).expect("the output");
+    *bytes.last_mut().expect("not empty") ^= 1;
+    fs::write(out, bytes).expect("the output");
+    let bad = program(&["verify", BASIC, "--against", out]);
+    assert_eq!(bad.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&bad.stdout).contains("DIFFERENT"));
+}
+
+#[test]
+fn an_output_tells_how_to_read_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out.safetensors");
+    let words = ["run", BASIC, out.to_str().expect("UTF-8"), "--device", "reference"];
+    assert!(program(&words).status.success());
+    let bytes = fs::read(out).expect("the output");
+    let (_, header) = SafeTensors::read_metadata(&bytes).expect("a safetensors file");
+    let metadata = header.metadata().clone().expect("metadata");
+    assert_eq!(metadata["cache_format"], "fp8_ds_mla");
+    assert_eq!(metadata["fp8"], "e4m3fn");
+    assert_eq!(metadata["kv_type"], "bf16");
+    let mut names = header.offset_keys();
+    names.sort_unstable();
+    assert_eq!(names, ["kv_cache", "q_out"]);
+}
+
+#[test]
+fn help_teaches() {
+    let help = String::from_utf8(program(&["run", "--help"]).stdout).expect("UTF-8");
+    for key in mla_prologue::file::KEYS {
+        assert!(help.contains(key.name), "{} is not in the help", key.name);
+    }
+    assert!(program(&["--help"]).status.success());
+    assert!(program(&["devices"]).status.success());
+    assert!(
+        program(&["plan", "--model", "v4-pro", "--tp", "8", "--backend", "flashmla"])
+            .status
+            .success()
+    );
+}

@@ -1,0 +1,113 @@
+//! The output that remembers its zeros: after whatever calls, it holds what a fresh output would.
+
+use crate::support::{exact_devices, shared, spec};
+use mla_prologue::{
+    Target,
+    catalogue::{Case, Data, Slots},
+    kernel::{Buffers, Workspace},
+    operator::{CacheFormat, CacheLayout, Fp8, Key, Query, Spec},
+};
+use proptest::prelude::*;
+
+/// Tokens, live heads, padded heads, and whether the output is FP8.
+type Step = (usize, usize, usize, bool);
+
+fn problem((tokens, heads, padded_heads, fp8): Step) -> Spec {
+    let format = CacheFormat::RowsFp8 { fp8: Fp8::E4m3fn };
+    let cache = CacheLayout { format, block_size: 1, block_stride: 512, num_blocks: tokens + 1 };
+    let key = Key { scale: Some(1.0), ..Key::new(tokens, cache) };
+    let query =
+        Query { scale: fp8.then_some(0.5), ..Query::new(heads.min(padded_heads), padded_heads) };
+    Spec { query: Some(query), key: Some(key), ..spec(tokens) }
+}
+
+fn check(steps: &[Step]) {
+    for device in exact_devices() {
+        let bytes = steps.iter().map(|&step| problem(step).q_out_bytes()).max().unwrap_or(0);
+        let mut workspace = Workspace::new(&device, bytes);
+        for (seed, &step) in steps.iter().enumerate() {
+            let case = Case {
+                spec: problem(step),
+                data: Data::Ordinary,
+                slots: Slots::Shuffled,
+                seed: seed as u64,
+            };
+            let call = case.call().expect("a sensible case");
+            let buffers = Buffers {
+                kv_cache: Some(device.client().create_from_slice(&call.kv_cache)),
+                ..Buffers::upload(device.client(), &call.problem, &call.inputs())
+            };
+            workspace.launch(&device, &call.problem, &buffers).expect("the call is queued");
+            let got = workspace.read(&device).expect("the device runs");
+            let want = call.run(&Target::Reference).expect("the reference runs").q_out;
+            assert!(got == want, "step {seed} of {steps:?} on {}", device.name());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #[test]
+    fn any_sequence_of_calls_gives_what_fresh_outputs_would(
+        steps in prop::collection::vec((0usize..6, 1usize..9, prop::sample::select(vec![8usize, 9]), any::<bool>()), 1..10)
+    ) {
+        let _guard = shared();
+        check(&steps);
+    }
+}
+
+#[test]
+fn growing_and_shrinking_heads_and_tokens() {
+    let _guard = shared();
+    check(&[
+        (5, 2, 8, false),
+        (5, 2, 8, false),
+        (5, 6, 8, false),
+        (3, 2, 8, false),
+        (5, 2, 8, false),
+        (5, 7, 8, false),
+    ]);
+}
+
+#[test]
+fn a_call_finds_its_zeros_only_where_they_are() {
+    let _guard = shared();
+    for device in exact_devices() {
+        let mut workspace = Workspace::new(&device, problem((6, 1, 9, false)).q_out_bytes());
+        let expected = [
+            ((4, 2, 8, false), false), // fresh
+            ((4, 2, 8, false), true),
+            ((3, 2, 8, false), true),  // fewer tokens
+            ((4, 3, 8, false), true),  // more live heads
+            ((4, 2, 8, false), false), // fewer live heads
+            ((5, 2, 8, false), false), // more tokens
+            ((5, 2, 9, false), false), // another padding
+            ((5, 2, 9, true), false),  // another type
+        ];
+        for (step, zero) in expected {
+            let case =
+                Case { spec: problem(step), data: Data::Ordinary, slots: Slots::Shuffled, seed: 0 };
+            let call = case.call().expect("a sensible case");
+            assert_eq!(workspace.pads_are_zero(&call.problem), zero, "{step:?}");
+            let buffers = Buffers {
+                kv_cache: Some(device.client().create_from_slice(&call.kv_cache)),
+                ..Buffers::upload(device.client(), &call.problem, &call.inputs())
+            };
+            workspace.launch(&device, &call.problem, &buffers).expect("the call is queued");
+        }
+    }
+}
+
+#[test]
+fn a_workspace_that_is_too_small_is_refused() {
+    let _guard = shared();
+    for device in exact_devices() {
+        let call = Case { spec: spec(4), data: Data::Ordinary, slots: Slots::Shuffled, seed: 0 };
+        let call = call.call().expect("a sensible case");
+        let mut workspace = Workspace::new(&device, call.problem.q_out_bytes() - 1);
+        let buffers = Buffers::upload(device.client(), &call.problem, &call.inputs());
+        let error =
+            workspace.launch(&device, &call.problem, &buffers).expect_err("one byte is missing");
+        assert!(error.to_string().contains("at least the 32768 bytes of q_out"), "{error}");
+    }
+}
