@@ -1,6 +1,7 @@
 //! The matrix of the base operator.
 
 use super::{Case, Data, Slots};
+use fastrand::Rng;
 use mla_prologue_operator::{
     CacheFormat, CacheLayout, Half, Index, Key, Query, RotaryLayout, RotaryTable, RotaryType, Spec,
 };
@@ -18,8 +19,7 @@ pub const BLOCK_SIZES: [usize; 5] = [1, 2, 16, 64, 256];
 const STRIDES: [fn(usize) -> usize; 3] =
     [|exact| exact, |exact| exact.next_multiple_of(576), |exact| exact + (1 << 20) + 8];
 
-/// Every token count with every head count and padding; the other dimensions take turns, so that each
-/// of their values meets each of the others.
+/// Every token count with every head count and padding; the other dimensions are drawn.
 pub fn matrix() -> Vec<Case> {
     let mut cases = Vec::new();
     for heads in HEADS {
@@ -33,19 +33,15 @@ pub fn matrix() -> Vec<Case> {
     cases
 }
 
-/// The case of that number: its digits, in bases that have no common factor with each other, choose.
+/// The case of that number, which is the seed of all choices.
 fn case(number: usize, tokens: usize, heads: usize, padded_heads: usize) -> Case {
-    // A stride that is no multiple of the tokens' seven counts, so that each meets each choice.
-    let turn = number + number / TOKENS.len();
-    let half = Half::ALL[turn % 2];
-    let data = Data::ALL[turn / 2 % 4];
-    let block_size = BLOCK_SIZES[turn % 5];
-    let slots = match tokens {
-        0 => 0,
-        _ => [tokens, tokens, tokens / 2, 0][turn / 3 % 4],
-    };
-    let pattern =
-        [Slots::Shuffled, Slots::SomeNegative, Slots::AllNegative][[0, 0, 1, 1, 2][turn / 5 % 5]];
+    let rng = &mut Rng::with_seed(number as u64);
+    let half = Half::ALL[rng.usize(..2)];
+    let data = Data::ALL[rng.usize(..4)];
+    let block_size = BLOCK_SIZES[rng.usize(..5)];
+    let slots = [tokens, tokens, tokens / 2, 0][rng.usize(..4)];
+    let patterns = [Slots::Shuffled, Slots::Shuffled, Slots::SomeNegative, Slots::AllNegative];
+    let pattern = patterns[rng.usize(..4)];
     let format = CacheFormat::default();
     let exact = CacheLayout::min_stride(format, block_size).unwrap_or(0);
     // Blocks a megabyte apart are for few blocks.
@@ -53,14 +49,14 @@ fn case(number: usize, tokens: usize, heads: usize, padded_heads: usize) -> Case
     let cache = CacheLayout {
         format,
         block_size,
-        block_stride: STRIDES[turn / 7 % strides](exact),
+        block_stride: STRIDES[rng.usize(..strides)](exact),
         num_blocks: tokens.div_ceil(block_size) + 1,
     };
-    let query = Query { norm: turn % 3 != 1, ..Query::new(heads, padded_heads) };
+    let query = Query { norm: rng.usize(..3) > 0, ..Query::new(heads, padded_heads) };
     let spec = Spec {
         tokens,
         half,
-        eps: [1e-6, 1e-5, 0.0][turn / 2 % 3],
+        eps: [1e-6, 1e-5, 0.0][rng.usize(..3)],
         positions: Index::I64,
         table: RotaryTable { rows: 96, number: RotaryType::F32, layout: RotaryLayout::Halves },
         query: Some(query),

@@ -68,7 +68,10 @@ pub struct Source {
     /// Query heads after padding; 0: no queries
     #[arg(long, value_name = "HEADS", default_value_t = 64)]
     pub padded_heads: usize,
-    /// Convert 16-bit values by integer arithmetic
+    /// The 16-bit type is f16 instead of bf16
+    #[arg(long)]
+    pub f16: bool,
+    /// Convert 16-bit values by integer arithmetic, as on the CPU and Vulkan
     #[arg(long)]
     pub integer: bool,
 }

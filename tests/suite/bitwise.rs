@@ -60,7 +60,7 @@ fn the_matrix_is_complete() {
     assert!(count(&|case| !case.spec.query.expect("a query").norm) > 100, "no norm");
 }
 
-/// Files made by an independent evaluation of the operator: the correctly rounded results.
+/// Results of an independent evaluation of the definition, in numpy.
 #[rstest]
 #[case("examples/basic.safetensors", "basic")]
 #[case("examples/f16.safetensors", "f16")]

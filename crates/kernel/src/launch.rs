@@ -180,11 +180,15 @@ fn rows(problem: &Problem, blueprint: &Blueprint) -> usize {
 fn grid(client: &Client, rows: usize, blueprint: &Blueprint) -> (CubeCount, CubeDim) {
     let cubes = rows.div_ceil(blueprint.rows_per_cube as usize) as u32;
     let x = cubes.min(client.properties().hardware.max_cube_count.0);
-    let dim = match blueprint.lanes {
+    (CubeCount::Static(x, cubes.div_ceil(x), 1), cube_dim(blueprint))
+}
+
+/// The units of a cube.
+pub(crate) fn cube_dim(blueprint: &Blueprint) -> CubeDim {
+    match blueprint.lanes {
         Lanes::Plane => CubeDim::new_2d(LANES as u32, blueprint.rows_per_cube),
         Lanes::Unit => CubeDim::new_1d(blueprint.rows_per_cube),
-    };
-    (CubeCount::Static(x, cubes.div_ceil(x), 1), dim)
+    }
 }
 
 /// The width of indices into the buffers: the finest are those of the cache, in words of 8 bytes, and of

@@ -40,6 +40,7 @@ mod norm;
 mod pad;
 mod quant;
 mod rope;
+pub mod source;
 mod strategy;
 mod words;
 mod workspace;

@@ -25,7 +25,7 @@ pub struct Strategy {
 }
 
 /// Rows of a cube where a row is 32 units: as many as hide the latency of memory.
-const PLANE_ROWS: u32 = 8;
+pub(crate) const PLANE_ROWS: u32 = 8;
 /// Rows of a cube where a row is one unit of a device that is no CPU.
 const UNIT_ROWS: u32 = 32;
 

@@ -1,0 +1,233 @@
+//! The code that is generated for a target, without a device of that kind.
+
+use crate::{
+    Conversion, Lanes, Pads, Strategy,
+    blueprint::Blueprint,
+    kernel::{ScalarsCompilationArg, prologue},
+    launch::cube_dim,
+    strategy::PLANE_ROWS,
+};
+use cubecl::{
+    Compiler,
+    ir::{
+        AddressType, DeviceIdentity, DeviceProperties, HardwareProperties, MemoryDeviceProperties,
+        TargetProperties, features::Features,
+    },
+    prelude::{BufferCompilationArg, CubeKernel, ExecutionMode, KernelDefinition, KernelSettings},
+};
+use mla_prologue_operator::{Invalid, Problem, Result};
+use std::{fmt::Display, sync::Arc};
+
+/// The targets that this build can generate code for.
+pub const TARGETS: &[&str] = &[
+    #[cfg(feature = "cuda")]
+    "cuda-cpp:sm_90",
+    #[cfg(feature = "cuda")]
+    "ptx:sm_90",
+    #[cfg(feature = "hip")]
+    "hip-cpp:gfx942",
+    #[cfg(feature = "hip")]
+    "hip-cpp:gfx1100",
+    #[cfg(feature = "hip")]
+    "amdgcn:gfx90a",
+    #[cfg(feature = "hip")]
+    "amdgcn:gfx942",
+    #[cfg(feature = "hip")]
+    "amdgcn:gfx1100",
+    #[cfg(feature = "hip")]
+    "amdgcn:gfx1201",
+];
+
+/// The code that CubeCL generates for a problem on a target: C++, PTX, or, for `amdgcn`, LLVM's
+/// intermediate representation (assembly where `CUBECL_DEBUG_PLIRON` is set).
+///
+/// # Errors
+/// A target that is not one of [`TARGETS`], or a problem that cannot be compiled for it.
+///
+/// ```
+/// # use mla_prologue_operator::*;
+/// # let spec = Spec {
+/// #     tokens: 1,
+/// #     half: Half::Bf16,
+/// #     eps: 1e-6,
+/// #     positions: Index::I64,
+/// #     table: RotaryTable { rows: 1, number: RotaryType::F32, layout: RotaryLayout::Halves },
+/// #     query: Some(Query::new(1, 2)),
+/// #     key: None,
+/// # };
+/// use mla_prologue_kernel::{Conversion, source};
+/// for target in source::TARGETS {
+///     assert!(source::generate(target, &spec.validate()?, Conversion::Native)?.len() > 1000);
+/// }
+/// assert!(source::generate("z80", &spec.validate()?, Conversion::Native).is_err());
+/// # Ok::<(), Invalid>(())
+/// ```
+pub fn generate(target: &str, problem: &Problem, conversion: Conversion) -> Result<String> {
+    if !TARGETS.contains(&target) {
+        let must = if TARGETS.is_empty() {
+            "one of a build with the feature cuda or hip; this has none".into()
+        } else {
+            format!("one of {}", TARGETS.join(", "))
+        };
+        return Err(Invalid::new("--target", target, must));
+    }
+    let (kind, arch) = target.split_once(':').unwrap_or((target, ""));
+    // AMD's planes are twice as wide on CDNA (gfx9).
+    let plane_size = if arch.starts_with("gfx9") { 64 } else { 32 };
+    compile(kind, arch, plane_size, kernel(plane_size, problem, conversion)).map_err(|why| {
+        Invalid::new("the problem", why, format_args!("one that compiles for {target}"))
+    })
+}
+
+fn compile(
+    kind: &str,
+    arch: &str,
+    plane_size: u32,
+    kernel: prologue::Prologue,
+) -> Result<String, String> {
+    let definition = kernel.define();
+    match kind {
+        #[cfg(feature = "cuda")]
+        "cuda-cpp" => cpp::<cubecl_cpp::target::Cuda>(definition, plane_size, true),
+        #[cfg(feature = "hip")]
+        "hip-cpp" => cpp::<cubecl_cpp::target::Hip>(definition, plane_size, false),
+        #[cfg(feature = "cuda")]
+        "ptx" => {
+            use cubecl_llvm::{LlvmTarget, PlironArtifact, PlironOptions};
+            let sm_arch = Some(cubecl::ir::nvidia::SmArch::new(90, true));
+            let options = PlironOptions { sm_arch, grid_constants: true, ..Default::default() };
+            match llvm(LlvmTarget::Nvptx, definition, &options)? {
+                PlironArtifact::NvptxCode(module) => {
+                    let bytes = module.ptx.iter().map(|&byte| byte as u8);
+                    let bytes: Vec<u8> = bytes.take_while(|&byte| byte != 0).collect();
+                    Ok(String::from_utf8_lossy(&bytes).into_owned())
+                }
+                other => Ok(other.to_string()),
+            }
+        }
+        #[cfg(feature = "hip")]
+        "amdgcn" => {
+            use cubecl_llvm::{LlvmTarget, PlironArtifact, PlironOptions};
+            let arch = Some(cubecl::ir::amd::GfxArch::parse(arch));
+            match llvm(
+                LlvmTarget::AmdGpu,
+                definition,
+                &PlironOptions { arch, ..Default::default() },
+            )? {
+                PlironArtifact::AmdGpuCode(module) => Ok(module.asm.unwrap_or(module.ir)),
+                other => Ok(other.to_string()),
+            }
+        }
+        _ => Err(format!("no compiler for {kind} {arch} with planes of {plane_size}")),
+    }
+}
+
+/// The kernel for a device with planes of that size.
+fn kernel(plane_size: u32, problem: &Problem, conversion: Conversion) -> prologue::Prologue {
+    let (lanes, rows_per_cube) = (Lanes::Plane, PLANE_ROWS);
+    let strategy = Strategy { lanes, bf16: conversion, f16: conversion, rows_per_cube };
+    let blueprint = Blueprint::new(problem, &strategy, Pads::Written);
+    let settings = KernelSettings::new(
+        cube_dim(&blueprint).into(),
+        ExecutionMode::Unchecked,
+        AddressType::U32,
+    );
+    let buffer = || BufferCompilationArg { inplace: None };
+    let out_words = if blueprint.query.is_some_and(|query| query.fp8.is_some()) { 2 } else { 4 };
+    prologue::Prologue::new(
+        settings,
+        properties(plane_size),
+        Arc::new(TargetProperties::default()),
+        buffer(),
+        buffer(),
+        buffer(),
+        buffer(),
+        buffer(),
+        buffer(),
+        buffer(),
+        buffer(),
+        scalars(),
+        out_words,
+        blueprint,
+    )
+}
+
+#[cfg(any(feature = "cuda", feature = "hip"))]
+fn cpp<T: cubecl_cpp::target::CppTarget>(
+    definition: KernelDefinition,
+    warp_size: u32,
+    grid_constants: bool,
+) -> Result<String, String>
+where
+    cubecl_cpp::shared::CppCompiler<T>: Compiler<
+            CompilationOptions = cubecl_cpp::shared::CompilationOptions,
+            Representation: Display,
+        >,
+{
+    use cubecl_cpp::shared::{CompilationOptions, CppCompiler, CppSupportedFeatures};
+    let supports_features =
+        CppSupportedFeatures { grid_constants, fast_math: true, ..Default::default() };
+    let options =
+        CompilationOptions { warp_size: warp_size as usize, supports_features, amd_wmma: None };
+    let kernel = CppCompiler::<T>::default().compile(definition, &options);
+    kernel.map(|kernel| kernel.to_string()).map_err(|error| error.to_string())
+}
+
+#[cfg(any(feature = "cuda", feature = "hip"))]
+fn llvm(
+    target: cubecl_llvm::LlvmTarget,
+    definition: KernelDefinition,
+    options: &cubecl_llvm::PlironOptions,
+) -> Result<cubecl_llvm::PlironArtifact, String> {
+    let mut compiler = cubecl_llvm::PlironCompiler { target };
+    compiler.compile(definition, options).map_err(|error| error.to_string())
+}
+
+fn scalars() -> ScalarsCompilationArg {
+    ScalarsCompilationArg {
+        tokens: (),
+        slots: (),
+        table_rows: (),
+        eps: (),
+        heads: (),
+        q_token_stride: (),
+        q_head_stride: (),
+        q_scale_inverse: (),
+        kv_row_stride: (),
+        kv_scale_inverse: (),
+        block_size: (),
+        block_stride: (),
+        cache_slots: (),
+    }
+}
+
+/// The properties of a device that is not there.
+fn properties(plane_size: u32) -> Arc<DeviceProperties> {
+    let hardware = HardwareProperties {
+        load_width: 128,
+        vector_register_count: None,
+        plane_size_min: plane_size,
+        plane_size_max: plane_size,
+        max_bindings: 32,
+        max_shared_memory_size: 65536,
+        max_cube_count: (i32::MAX as u32, u32::from(u16::MAX), u32::from(u16::MAX)),
+        max_units_per_cube: 1024,
+        max_cube_dim: (1024, 1024, 64),
+        num_streaming_multiprocessors: None,
+        num_cpu_cores: None,
+        last_level_cache_size: None,
+        num_tensor_cores: None,
+        min_tensor_cores_dim: None,
+        max_vector_size: 16,
+        cube_mma_reserved_shared_memory: 0,
+    };
+    let identity =
+        DeviceIdentity { name: "none".into(), fingerprint: "none".into(), physical: None };
+    Arc::new(DeviceProperties::new(
+        Features::default(),
+        MemoryDeviceProperties::new(u64::MAX, 256),
+        hardware,
+        cubecl::profile::TimingMethod::Device,
+        identity,
+    ))
+}
