@@ -106,6 +106,11 @@ fn row(rng: &mut Rng, data: Data, half: Half) -> Vec<u16> {
     let ordinary = |rng: &mut Rng| to_half(scale * bell(rng), half);
     match data {
         Data::Ordinary => (0..HEAD_DIM).map(|_| ordinary(rng)).collect(),
+        // So small that the mean of the squares is subnormal.
+        Data::Edges if rng.u8(..6) == 0 => {
+            let tiny = 2f32.powi(rng.i32(-75..=-60));
+            (0..HEAD_DIM).map(|_| to_half(tiny * bell(rng), half)).collect()
+        }
         Data::Edges => (0..HEAD_DIM / 32).flat_map(|_| edge_block(rng, half)).collect(),
         Data::NonFinite => {
             let infinity = to_half(f32::INFINITY, half);

@@ -56,7 +56,7 @@ fn case(number: usize, tokens: usize, heads: usize, padded_heads: usize) -> Case
     let spec = Spec {
         tokens,
         half,
-        eps: [1e-6, 1e-5, 0.0][rng.usize(..3)],
+        eps: [1e-6, 1e-5, 0.0, 1e-42][rng.usize(..4)],
         positions: Index::I64,
         table: RotaryTable { rows: 96, number: RotaryType::F32, layout: RotaryLayout::Halves },
         query: Some(query),

@@ -21,6 +21,8 @@ pub enum Command {
     Run(Run),
     /// Compare the fused kernel with the unfused chain, bit for bit
     Verify(Verify),
+    /// Measure the fused kernel
+    Bench(Bench),
     /// Print the code that is generated for a target
     Source(Source),
     /// Show what each rank of a tensor-parallel group holds
@@ -56,6 +58,18 @@ pub struct Verify {
     pub against: Option<PathBuf>,
     #[command(flatten)]
     pub device: Device,
+    #[command(flatten)]
+    pub report: Report,
+}
+
+#[derive(ClapArgs)]
+pub struct Bench {
+    /// Tokens, live heads and padded heads of a problem, as in 4096,16,64; may be repeated
+    #[arg(long, value_name = "T,H,P")]
+    pub shape: Vec<String>,
+    /// auto, cuda:0, rocm:0, vulkan:0 or cpu
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub device: String,
     #[command(flatten)]
     pub report: Report,
 }

@@ -1,6 +1,7 @@
 //! The command line: what it takes, and one module for each command.
 
 mod args;
+mod bench;
 mod devices;
 mod plan;
 mod report;
@@ -42,6 +43,7 @@ fn dispatch(args: Args) -> Result<ExitCode> {
         Command::Devices(args) => devices::devices(&args).map(|()| ExitCode::SUCCESS),
         Command::Run(args) => run::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Verify(args) => verify::verify(&args),
+        Command::Bench(args) => bench::bench(&args).map(|()| ExitCode::SUCCESS),
         Command::Source(args) => source::source(&args).map(|()| ExitCode::SUCCESS),
         Command::Plan(args) => plan::plan(&args).map(|()| ExitCode::SUCCESS),
     }

@@ -2,7 +2,11 @@
 //! build of the dependencies.
 
 use crate::shell::{Result, at, cargo, exists, root, run};
-use std::{fs, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 fn build(task: &str, features: &[String]) -> Command {
     let mut cargo = cargo();
@@ -13,31 +17,40 @@ fn build(task: &str, features: &[String]) -> Command {
 /// Runs the kernel on the example files and compares.
 pub fn demo(features: &[String], rest: &[String]) -> Result {
     eprintln!("demo: building for {} (the first time takes some minutes)", features.join(", "));
-    let program = |words: &[&str]| {
-        let mut run = build("run", features);
-        run.args(["--quiet", "--"]).args(words);
-        run
-    };
-    let out = root().join("target/demo");
-    at("create", &out, fs::create_dir_all(&out))?;
-    let out = out.join("prologue.safetensors").display().to_string();
+    // With the benchmarks, the dependencies get the features that the tests need too, and the tests need
+    // not build them again.
+    run(build("build", features).args(["--workspace", "--bins", "--benches"]))?;
     let inputs = examples()?;
     let [first, ..] = inputs.as_slice() else {
         return Err("examples/ holds no .safetensors file".into());
     };
-    run(&mut program(&["devices"]))?;
-    run(program(&["run", first, &out]).args(rest))?;
+    let out = program_folder()?.join("demo.safetensors").display().to_string();
+    run(&mut program(&["devices"])?)?;
+    run(program(&["run", first, &out])?.args(rest))?;
     let mut verify = vec!["verify"];
     verify.extend(inputs.iter().map(String::as_str));
-    run(program(&verify).args(rest))?;
+    run(program(&verify)?.args(rest))?;
     eprintln!("demo: q_out and kv_cache of {first} are in {out}");
     Ok(())
 }
 
+/// The command line, which lies beside this program.
+fn program(words: &[&str]) -> Result<Command> {
+    let mut program = Command::new(program_folder()?.join("mla-prologue"));
+    program.args(words).current_dir(root());
+    Ok(program)
+}
+
+fn program_folder() -> Result<PathBuf> {
+    let own =
+        std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
+    Ok(own.parent().map(Path::to_owned).unwrap_or_default())
+}
+
 fn examples() -> Result<Vec<String>> {
-    let folder = root().join("examples");
-    let entries = at("read", &folder, fs::read_dir(&folder))?;
-    let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+    let folder = Path::new("examples");
+    let entries = at("read", folder, fs::read_dir(root().join(folder)))?;
+    let paths = entries.filter_map(|entry| entry.ok().map(|entry| folder.join(entry.file_name())));
     let inputs =
         paths.filter(|path| path.extension().is_some_and(|ending| ending == "safetensors"));
     let mut inputs: Vec<_> = inputs.map(|path| path.display().to_string()).collect();
