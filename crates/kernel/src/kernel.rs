@@ -29,7 +29,7 @@ pub struct Scalars {
 }
 
 /// The fused prologue. Buffers are as in the definition, in words; those that a blueprint has no use for
-/// are never touched. Token, slot and position counts are those of the buffers.
+/// are never touched. They may be larger than the call needs: counts are not taken from their lengths.
 ///
 /// Whatever the indices are, the kernel stays within its buffers: a token whose position is no row of
 /// the table is not rotated and not inserted; one whose slot is not in the cache is not inserted.

@@ -49,7 +49,7 @@ pub fn sum(values: &mut Array<f32>, #[comptime] lanes: Lanes) -> f32 {
             for step in 0..5u32 {
                 let distance = comptime!(16usize >> step);
                 for lane in 0..distance {
-                    values[lane] = values[lane] + values[lane + distance];
+                    values[lane] += values[lane + distance];
                 }
             }
             values[0]

@@ -16,6 +16,8 @@ cargo xtask TASK [--features LIST]
   demo    run the fused kernel on the example files, on the best device here, and prove it equal,
           bit for bit, to the unfused chain
   test    run the test suite on every device here
+  vulkan  run the example files on the Vulkan device here, hardware or software: some minutes where
+          Mesa compiles for the CPU
   bench   run the benchmarks
   lint    rustfmt, clippy, rustdoc; cargo-deny and cargo-machete where they are installed
   ci      lint, then test
@@ -47,6 +49,7 @@ fn run(task: &str, words: &[String]) -> Result {
         "setup" => setup(),
         "demo" => setup().and_then(|()| tasks::demo(&features, rest)),
         "test" => setup().and_then(|()| tasks::test(&features, rest)),
+        "vulkan" => setup().and_then(|()| tasks::vulkan(&features, rest)),
         "bench" => setup().and_then(|()| tasks::bench(&features, rest)),
         "lint" => setup().and_then(|()| tasks::lint(&features)),
         "ci" => setup()

@@ -17,9 +17,7 @@ fn build(task: &str, features: &[String]) -> Command {
 /// Runs the kernel on the example files and compares.
 pub fn demo(features: &[String], rest: &[String]) -> Result {
     eprintln!("demo: building for {} (the first time takes some minutes)", features.join(", "));
-    // With the benchmarks, the dependencies get the features that the tests need too, and the tests need
-    // not build them again.
-    run(build("build", features).args(["--workspace", "--bins", "--benches"]))?;
+    build_programs(features)?;
     let inputs = examples()?;
     let [first, ..] = inputs.as_slice() else {
         return Err("examples/ holds no .safetensors file".into());
@@ -27,11 +25,26 @@ pub fn demo(features: &[String], rest: &[String]) -> Result {
     let out = program_folder()?.join("demo.safetensors").display().to_string();
     run(&mut program(&["devices"])?)?;
     run(program(&["run", first, &out])?.args(rest))?;
-    let mut verify = vec!["verify"];
-    verify.extend(inputs.iter().map(String::as_str));
-    run(program(&verify)?.args(rest))?;
+    verify(&inputs, rest)?;
     eprintln!("demo: q_out and kv_cache of {first} are in {out}");
     Ok(())
+}
+
+/// Runs the example files on a Vulkan device.
+pub fn vulkan(features: &[String], rest: &[String]) -> Result {
+    let features = features.iter().filter(|feature| *feature != "vulkan").cloned();
+    build_programs(&features.chain(["vulkan".into()]).collect::<Vec<_>>())?;
+    verify(&examples()?, &[&["--device".into(), "vulkan".into()], rest].concat())
+}
+
+fn verify(inputs: &[String], rest: &[String]) -> Result {
+    run(program(&["verify"])?.args(inputs).args(rest))
+}
+
+/// With the benchmarks, the dependencies get the features that the tests need too, and the tests need not
+/// build them again.
+fn build_programs(features: &[String]) -> Result {
+    run(build("build", features).args(["--workspace", "--bins", "--benches"]))
 }
 
 /// The command line, which lies beside this program.
