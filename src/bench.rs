@@ -192,7 +192,7 @@ pub fn copy_bandwidth(device: &Device) -> Result<f64> {
 
 #[cube(launch_unchecked)]
 fn copy(from: &[Vector<u32, Const<4>>], to: &mut [Vector<u32, Const<4>>], per_unit: u32) {
-    let units = (CUBE_COUNT * CUBE_DIM as usize) as usize;
+    let units = CUBE_COUNT * CUBE_DIM as usize;
     for i in 0..per_unit {
         let at = i as usize * units + ABSOLUTE_POS;
         if at < to.len() {

@@ -6,7 +6,7 @@
 //! - [`kernel`]: the fused kernel on a [`Device`](kernel::Device) chosen at run time.
 //! - [`mod@reference`]: the unfused chain, which defines every bit.
 //! - [`model`]: DeepSeek-V4's shapes, attention backends and tensor parallelism.
-//! - [`file`](mod@file), [`catalogue`], [`verify`], [`bench`]: calls in files, calls drawn from a seed, comparison,
+//! - [`file`](mod@file), [`catalogue`], [`verify`], [`mod@bench`]: calls in files, calls drawn from a seed, comparison,
 //!   measurement.
 //!
 //! ```

@@ -11,7 +11,7 @@ use mla_prologue::{
 /// Prints the code generated for a target, or the targets.
 pub fn source(args: &args::Source) -> Result<()> {
     if args.target == "list" {
-        return print(&(source::TARGETS.join("\n") + "\n"));
+        return print(&source::targets().map(|target| format!("{target}\n")).collect::<String>());
     }
     let block_size = 64;
     let cache = CacheLayout {

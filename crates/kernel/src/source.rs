@@ -8,7 +8,6 @@ use crate::{
     strategy::PLANE_ROWS,
 };
 use cubecl::{
-    Compiler,
     ir::{
         AddressType, DeviceIdentity, DeviceProperties, HardwareProperties, MemoryDeviceProperties,
         TargetProperties, features::Features,
@@ -16,33 +15,45 @@ use cubecl::{
     prelude::{BufferCompilationArg, CubeKernel, ExecutionMode, KernelDefinition, KernelSettings},
 };
 use mla_prologue_operator::{Invalid, Problem, Result};
-use std::{fmt::Display, sync::Arc};
+use std::sync::Arc;
 
-/// The targets that this build can generate code for.
-pub const TARGETS: &[&str] = &[
+/// A target: its name, the units of a plane, and what compiles for its architecture.
+struct Target {
+    name: &'static str,
+    plane_size: u32,
+    compile: fn(KernelDefinition, &str) -> Result<String, String>,
+}
+
+/// AMD's planes are twice as wide on CDNA (gfx9).
+const TARGETS: &[Target] = &[
     #[cfg(feature = "cuda")]
-    "cuda-cpp:sm_90",
+    Target { name: "cuda-cpp:sm_90", plane_size: 32, compile: compilers::cuda_cpp },
     #[cfg(feature = "cuda")]
-    "ptx:sm_90",
+    Target { name: "ptx:sm_90", plane_size: 32, compile: compilers::ptx },
     #[cfg(feature = "hip")]
-    "hip-cpp:gfx942",
+    Target { name: "hip-cpp:gfx942", plane_size: 64, compile: compilers::hip_cpp },
     #[cfg(feature = "hip")]
-    "hip-cpp:gfx1100",
+    Target { name: "hip-cpp:gfx1100", plane_size: 32, compile: compilers::hip_cpp },
     #[cfg(feature = "hip")]
-    "amdgcn:gfx90a",
+    Target { name: "amdgcn:gfx90a", plane_size: 64, compile: compilers::amdgcn },
     #[cfg(feature = "hip")]
-    "amdgcn:gfx942",
+    Target { name: "amdgcn:gfx942", plane_size: 64, compile: compilers::amdgcn },
     #[cfg(feature = "hip")]
-    "amdgcn:gfx1100",
+    Target { name: "amdgcn:gfx1100", plane_size: 32, compile: compilers::amdgcn },
     #[cfg(feature = "hip")]
-    "amdgcn:gfx1201",
+    Target { name: "amdgcn:gfx1201", plane_size: 32, compile: compilers::amdgcn },
 ];
+
+/// The targets that this build can generate code for: those of the features `cuda` and `hip`.
+pub fn targets() -> impl Iterator<Item = &'static str> {
+    TARGETS.iter().map(|target| target.name)
+}
 
 /// The code that CubeCL generates for a problem on a target: C++, PTX, or, for `amdgcn`, LLVM's
 /// intermediate representation (assembly where `CUBECL_DEBUG_PLIRON` is set).
 ///
 /// # Errors
-/// A target that is not one of [`TARGETS`], or a problem that cannot be compiled for it.
+/// A target that is not one of [`targets`], or a problem that cannot be compiled for it.
 ///
 /// ```
 /// # use mla_prologue_operator::*;
@@ -56,70 +67,25 @@ pub const TARGETS: &[&str] = &[
 /// #     key: None,
 /// # };
 /// use mla_prologue_kernel::{Conversion, source};
-/// for target in source::TARGETS {
+/// for target in source::targets() {
 ///     assert!(source::generate(target, &spec.validate()?, Conversion::Native)?.len() > 1000);
 /// }
 /// assert!(source::generate("z80", &spec.validate()?, Conversion::Native).is_err());
 /// # Ok::<(), Invalid>(())
 /// ```
 pub fn generate(target: &str, problem: &Problem, conversion: Conversion) -> Result<String> {
-    if !TARGETS.contains(&target) {
-        let must = if TARGETS.is_empty() {
-            "one of a build with the feature cuda or hip; this has none".into()
-        } else {
-            format!("one of {}", TARGETS.join(", "))
+    let Some(known) = TARGETS.iter().find(|known| known.name == target) else {
+        let names: Vec<&str> = targets().collect();
+        let must = match names.as_slice() {
+            [] => "one of a build with the feature cuda or hip; this has none".into(),
+            names => format!("one of {}", names.join(", ")),
         };
         return Err(Invalid::new("--target", target, must));
-    }
-    let (kind, arch) = target.split_once(':').unwrap_or((target, ""));
-    // AMD's planes are twice as wide on CDNA (gfx9).
-    let plane_size = if arch.starts_with("gfx9") { 64 } else { 32 };
-    compile(kind, arch, plane_size, kernel(plane_size, problem, conversion)).map_err(|why| {
+    };
+    let arch = target.split_once(':').map_or("", |(_, arch)| arch);
+    (known.compile)(kernel(known.plane_size, problem, conversion).define(), arch).map_err(|why| {
         Invalid::new("the problem", why, format_args!("one that compiles for {target}"))
     })
-}
-
-fn compile(
-    kind: &str,
-    arch: &str,
-    plane_size: u32,
-    kernel: prologue::Prologue,
-) -> Result<String, String> {
-    let definition = kernel.define();
-    match kind {
-        #[cfg(feature = "cuda")]
-        "cuda-cpp" => cpp::<cubecl_cpp::target::Cuda>(definition, plane_size, true),
-        #[cfg(feature = "hip")]
-        "hip-cpp" => cpp::<cubecl_cpp::target::Hip>(definition, plane_size, false),
-        #[cfg(feature = "cuda")]
-        "ptx" => {
-            use cubecl_llvm::{LlvmTarget, PlironArtifact, PlironOptions};
-            let sm_arch = Some(cubecl::ir::nvidia::SmArch::new(90, true));
-            let options = PlironOptions { sm_arch, grid_constants: true, ..Default::default() };
-            match llvm(LlvmTarget::Nvptx, definition, &options)? {
-                PlironArtifact::NvptxCode(module) => {
-                    let bytes = module.ptx.iter().map(|&byte| byte as u8);
-                    let bytes: Vec<u8> = bytes.take_while(|&byte| byte != 0).collect();
-                    Ok(String::from_utf8_lossy(&bytes).into_owned())
-                }
-                other => Ok(other.to_string()),
-            }
-        }
-        #[cfg(feature = "hip")]
-        "amdgcn" => {
-            use cubecl_llvm::{LlvmTarget, PlironArtifact, PlironOptions};
-            let arch = Some(cubecl::ir::amd::GfxArch::parse(arch));
-            match llvm(
-                LlvmTarget::AmdGpu,
-                definition,
-                &PlironOptions { arch, ..Default::default() },
-            )? {
-                PlironArtifact::AmdGpuCode(module) => Ok(module.asm.unwrap_or(module.ir)),
-                other => Ok(other.to_string()),
-            }
-        }
-        _ => Err(format!("no compiler for {kind} {arch} with planes of {plane_size}")),
-    }
 }
 
 /// The kernel for a device with planes of that size.
@@ -150,37 +116,6 @@ fn kernel(plane_size: u32, problem: &Problem, conversion: Conversion) -> prologu
         out_words,
         blueprint,
     )
-}
-
-#[cfg(any(feature = "cuda", feature = "hip"))]
-fn cpp<T: cubecl_cpp::target::CppTarget>(
-    definition: KernelDefinition,
-    warp_size: u32,
-    grid_constants: bool,
-) -> Result<String, String>
-where
-    cubecl_cpp::shared::CppCompiler<T>: Compiler<
-            CompilationOptions = cubecl_cpp::shared::CompilationOptions,
-            Representation: Display,
-        >,
-{
-    use cubecl_cpp::shared::{CompilationOptions, CppCompiler, CppSupportedFeatures};
-    let supports_features =
-        CppSupportedFeatures { grid_constants, fast_math: true, ..Default::default() };
-    let options =
-        CompilationOptions { warp_size: warp_size as usize, supports_features, amd_wmma: None };
-    let kernel = CppCompiler::<T>::default().compile(definition, &options);
-    kernel.map(|kernel| kernel.to_string()).map_err(|error| error.to_string())
-}
-
-#[cfg(any(feature = "cuda", feature = "hip"))]
-fn llvm(
-    target: cubecl_llvm::LlvmTarget,
-    definition: KernelDefinition,
-    options: &cubecl_llvm::PlironOptions,
-) -> Result<cubecl_llvm::PlironArtifact, String> {
-    let mut compiler = cubecl_llvm::PlironCompiler { target };
-    compiler.compile(definition, options).map_err(|error| error.to_string())
 }
 
 fn scalars() -> ScalarsCompilationArg {
@@ -230,4 +165,75 @@ fn properties(plane_size: u32) -> Arc<DeviceProperties> {
         cubecl::profile::TimingMethod::Device,
         identity,
     ))
+}
+
+/// CubeCL's compilers.
+#[cfg(any(feature = "cuda", feature = "hip"))]
+mod compilers {
+    use super::KernelDefinition;
+    use cubecl::Compiler;
+    use cubecl_cpp::{
+        shared::{CompilationOptions, CppCompiler, CppSupportedFeatures},
+        target::CppTarget,
+    };
+    use cubecl_llvm::{LlvmTarget, PlironArtifact, PlironCompiler, PlironOptions};
+    use std::fmt::Display;
+
+    #[cfg(feature = "cuda")]
+    pub fn cuda_cpp(definition: KernelDefinition, _arch: &str) -> Result<String, String> {
+        cpp::<cubecl_cpp::target::Cuda>(definition, 32, true)
+    }
+
+    #[cfg(feature = "hip")]
+    pub fn hip_cpp(definition: KernelDefinition, arch: &str) -> Result<String, String> {
+        let wave_size = if arch.starts_with("gfx9") { 64 } else { 32 };
+        cpp::<cubecl_cpp::target::Hip>(definition, wave_size, false)
+    }
+
+    #[cfg(feature = "cuda")]
+    pub fn ptx(definition: KernelDefinition, _arch: &str) -> Result<String, String> {
+        let sm_arch = Some(cubecl::ir::nvidia::SmArch::new(90, true));
+        let options = PlironOptions { sm_arch, grid_constants: true, ..Default::default() };
+        match llvm(LlvmTarget::Nvptx, definition, &options)? {
+            PlironArtifact::NvptxCode(module) => {
+                let bytes = module.ptx.iter().map(|&byte| byte as u8);
+                let bytes: Vec<u8> = bytes.take_while(|&byte| byte != 0).collect();
+                Ok(String::from_utf8_lossy(&bytes).into_owned())
+            }
+            other => Ok(other.to_string()),
+        }
+    }
+
+    #[cfg(feature = "hip")]
+    pub fn amdgcn(definition: KernelDefinition, arch: &str) -> Result<String, String> {
+        let arch = Some(cubecl::ir::amd::GfxArch::parse(arch));
+        match llvm(LlvmTarget::AmdGpu, definition, &PlironOptions { arch, ..Default::default() })? {
+            PlironArtifact::AmdGpuCode(module) => Ok(module.asm.unwrap_or(module.ir)),
+            other => Ok(other.to_string()),
+        }
+    }
+
+    fn cpp<T: CppTarget>(
+        definition: KernelDefinition,
+        warp_size: usize,
+        grid_constants: bool,
+    ) -> Result<String, String>
+    where
+        CppCompiler<T>: Compiler<CompilationOptions = CompilationOptions, Representation: Display>,
+    {
+        let supports_features =
+            CppSupportedFeatures { grid_constants, fast_math: true, ..Default::default() };
+        let options = CompilationOptions { warp_size, supports_features, amd_wmma: None };
+        let kernel = CppCompiler::<T>::default().compile(definition, &options);
+        kernel.map(|kernel| kernel.to_string()).map_err(|error| error.to_string())
+    }
+
+    fn llvm(
+        target: LlvmTarget,
+        definition: KernelDefinition,
+        options: &PlironOptions,
+    ) -> Result<PlironArtifact, String> {
+        let mut compiler = PlironCompiler { target };
+        compiler.compile(definition, options).map_err(|error| error.to_string())
+    }
 }
