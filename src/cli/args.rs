@@ -76,15 +76,13 @@ pub struct Bench {
 
 #[derive(ClapArgs)]
 pub struct Source {
+    /// A file as `run` takes it, whose options choose the code; without it, the base operator in bf16
+    /// with 64 heads
+    #[arg(value_name = "IN")]
+    pub input: Option<PathBuf>,
     /// What to compile for; `list` shows the targets of this build
     #[arg(long, value_name = "TARGET", default_value = "list")]
     pub target: String,
-    /// Query heads after padding; 0: no queries
-    #[arg(long, value_name = "HEADS", default_value_t = 64)]
-    pub padded_heads: usize,
-    /// The 16-bit type is f16 instead of bf16
-    #[arg(long)]
-    pub f16: bool,
     /// Convert 16-bit values by integer arithmetic, as on the CPU and Vulkan
     #[arg(long)]
     pub integer: bool,

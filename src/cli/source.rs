@@ -1,11 +1,9 @@
 use super::{args, report::print};
 use mla_prologue::{
     Result,
+    bench::Shape,
+    file,
     kernel::{Conversion, source},
-    operator::{
-        CacheFormat, CacheLayout, Half, Index, Key, Query, RotaryLayout, RotaryTable, RotaryType,
-        Spec,
-    },
 };
 
 /// Prints the code generated for a target, or the targets.
@@ -13,23 +11,11 @@ pub fn source(args: &args::Source) -> Result<()> {
     if args.target == "list" {
         return print(&source::targets().map(|target| format!("{target}\n")).collect::<String>());
     }
-    let block_size = 64;
-    let cache = CacheLayout {
-        format: CacheFormat::default(),
-        block_size,
-        block_stride: block_size * 584,
-        num_blocks: 1,
-    };
-    // Counts and sizes are arguments of the kernel: the code does not depend on them.
-    let spec = Spec {
-        tokens: 1,
-        half: if args.f16 { Half::F16 } else { Half::Bf16 },
-        eps: 1e-6,
-        positions: Index::I64,
-        table: RotaryTable { rows: 1, number: RotaryType::F32, layout: RotaryLayout::Halves },
-        query: (args.padded_heads > 0).then(|| Query::new(1, args.padded_heads)),
-        key: Some(Key::new(1, cache)),
+    // Counts and sizes are arguments of the kernel: the code depends on the padded heads alone.
+    let problem = match &args.input {
+        Some(path) => file::read(path)?.problem,
+        None => Shape::new(1, 1, 64).case().spec.validate()?,
     };
     let conversion = if args.integer { Conversion::Integer } else { Conversion::Native };
-    print(&source::generate(&args.target, &spec.validate()?, conversion)?)
+    print(&source::generate(&args.target, &problem, conversion)?)
 }

@@ -7,5 +7,6 @@ mod faults;
 mod files;
 mod graph;
 mod indices;
+mod source;
 mod support;
 mod workspace;

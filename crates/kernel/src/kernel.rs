@@ -34,7 +34,7 @@ pub struct Scalars {
 /// Whatever the indices are, the kernel stays within its buffers: a token whose position is no row of
 /// the table is not rotated and not inserted; one whose slot is not in the cache is not inserted.
 #[cube(launch_unchecked, address_type = "dynamic")]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments, reason = "the operator has that many tensors")]
 pub fn prologue<N: Size>(
     q: &[Word],
     kv: &[Word],
@@ -84,7 +84,7 @@ pub fn prologue<N: Size>(
 
 /// A live head: norm, RoPE, conversion, store.
 #[cube]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments, reason = "the operator has that many tensors")]
 fn query_row<N: Size>(
     q: &[Word],
     positions: &[u32],
@@ -126,7 +126,7 @@ fn query_row<N: Size>(
 
 /// The key of a token, if it has a slot: norm, RoPE, quantization, insertion.
 #[cube]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments, reason = "the operator has that many tensors")]
 fn key_row(
     kv: &[Word],
     weight: &[Word],

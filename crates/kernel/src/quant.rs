@@ -30,11 +30,7 @@ pub fn encode_block(x: &Array<f32>, at: usize, scale_byte: u32, #[comptime] fp8:
     let mut word = HalfWord::empty();
     #[unroll]
     for i in 0..2usize {
-        let mut four = 0u32.runtime();
-        #[unroll]
-        for j in 0..4usize {
-            four |= encode(x[at + 4 * i + j] * inverse, fp8) << comptime!(8 * j as u32);
-        }
+        let four = encode_four(x, at + 4 * i, inverse, fp8, false);
         word.insert(i, select(scale_byte == NAN_SCALE, nan, four));
     }
     word
@@ -43,20 +39,34 @@ pub fn encode_block(x: &Array<f32>, at: usize, scale_byte: u32, #[comptime] fp8:
 /// Packs `x[at..at + 8]` times `inverse` as FP8. Each NaN or infinity becomes NaN.
 #[cube]
 pub fn encode_each(x: &Array<f32>, at: usize, inverse: f32, #[comptime] fp8: Fp8) -> HalfWord {
-    let nan = comptime!(fp8.nan() as u32);
     let mut word = HalfWord::empty();
     #[unroll]
     for i in 0..2usize {
-        let mut four = 0u32.runtime();
-        #[unroll]
-        for j in 0..4usize {
-            let v = x[at + 4 * i + j];
-            let byte = select(magnitude(v) >= INFINITY, nan, encode(v * inverse, fp8));
-            four |= byte << comptime!(8 * j as u32);
-        }
-        word.insert(i, four);
+        word.insert(i, encode_four(x, at + 4 * i, inverse, fp8, true));
     }
     word
+}
+
+/// Packs four values times `inverse`; with `strange`, they may be NaN or infinite.
+#[cube]
+fn encode_four(
+    x: &Array<f32>,
+    at: usize,
+    inverse: f32,
+    #[comptime] fp8: Fp8,
+    #[comptime] strange: bool,
+) -> u32 {
+    let mut four = 0u32.runtime();
+    #[unroll]
+    for i in 0..4usize {
+        let v = x[at + i];
+        let mut byte = encode(v * inverse, fp8);
+        if comptime!(strange) {
+            byte = select(magnitude(v) >= INFINITY, comptime!(fp8.nan() as u32), byte);
+        }
+        four |= byte << comptime!(8 * i as u32);
+    }
+    four
 }
 
 /// The FP8 byte nearest to `v`, ties to even; beyond the largest, that of the largest.

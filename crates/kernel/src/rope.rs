@@ -75,41 +75,14 @@ fn load_angles(
             four_f32(angles, 0usize, table[position * 16 + first]);
             four_f32(angles, 4usize, table[position * 16 + second]);
         }
-        RotaryType::Bf16 => {
-            four_half(
-                angles,
-                0usize,
-                table,
-                position * 16 + first,
-                Half::Bf16,
-                comptime!(blueprint.conversion),
-            );
-            four_half(
-                angles,
-                4usize,
-                table,
-                position * 16 + second,
-                Half::Bf16,
-                comptime!(blueprint.conversion),
-            );
-        }
-        RotaryType::F16 => {
-            four_half(
-                angles,
-                0usize,
-                table,
-                position * 16 + first,
-                Half::F16,
-                comptime!(blueprint.conversion),
-            );
-            four_half(
-                angles,
-                4usize,
-                table,
-                position * 16 + second,
-                Half::F16,
-                comptime!(blueprint.conversion),
-            );
+        RotaryType::Bf16 | RotaryType::F16 => {
+            let half = comptime!(match blueprint.table_type {
+                RotaryType::F16 => Half::F16,
+                _ => Half::Bf16,
+            });
+            let conversion = comptime!(blueprint.conversion);
+            four_half(angles, 0usize, table, position * 16 + first, half, conversion);
+            four_half(angles, 4usize, table, position * 16 + second, half, conversion);
         }
     }
 }

@@ -1,31 +1,13 @@
-//! Faults that engines have had in this op, each ruled out. Number 17 is in `graph`.
+//! Memory, order and counts.
 
-use crate::support::{
-    cache, exact_devices, exact_targets, halves, i64s, identity_table, run_exact, shared, spec,
-};
+use super::ordinary;
+use crate::support::{cache, exact_devices, exact_targets, halves, i64s, run_exact, shared, spec};
 use mla_prologue::{
     Call, Target,
-    catalogue::{Case, Data, Slots},
     kernel::{Buffers, Device, launch},
-    operator::{CacheFormat, CacheLayout, Fp8, Half, Key, Outputs, Query, Spec},
-    reference::numbers::{from_half, to_half},
+    operator::{CacheLayout, Key, Outputs, Query, Spec},
 };
 use rstest::rstest;
-
-fn ordinary(spec: Spec, seed: u64) -> Call {
-    let case = Case { spec, data: Data::Ordinary, slots: Slots::Shuffled, seed };
-    case.call().expect("a sensible case")
-}
-
-/// A call for one key of these values, in one block of one token.
-fn one_key(values: &[u16], half: Half, key: Key) -> Call {
-    let spec = Spec { half, query: None, key: Some(key), ..spec(1) };
-    let mut call = ordinary(spec, 0);
-    call.kv = halves(values.iter().copied().cycle().take(512));
-    call.cos_sin_cache = identity_table(32);
-    call.slot_mapping = i64s([0]);
-    call
-}
 
 /// Launches on a cache of `stride * blocks` bytes that is only ever touched where it must be, and
 /// compares the slots' bytes with those in a small cache.
@@ -190,105 +172,6 @@ fn fault_08_runs_are_repeatable() {
     }
 }
 
-/// Blocks whose scale is 1: the values stay as they are. Every pattern is in the module `encoders`.
-#[test]
-fn fault_09_fp8_values_from_256_up_are_exact_and_ties_go_to_even() {
-    let _guard = shared();
-    let table = [
-        (256.0, 0x78),
-        (288.0, 0x79),
-        (416.0, 0x7D),
-        (448.0, 0x7E), // exact
-        (272.0, 0x78),
-        (304.0, 0x7A),
-        (432.0, 0x7E), // ties
-        (0.001953125, 0x01),
-        (0.0009765625, 0x00),
-        (0.0029296875, 0x02),
-        (-0.0, 0x80), // subnormal
-    ];
-    let values: Vec<u16> =
-        table.iter().map(|(x, _)| to_half(*x, Half::Bf16)).chain([0; 53]).collect();
-    let call = one_key(&values, Half::Bf16, Key::new(1, cache(1, 1)));
-    for target in exact_targets() {
-        let got = run_exact(&call, &target, "from 256 up").kv_cache;
-        for (i, (x, byte)) in table.iter().enumerate() {
-            assert_eq!(got[i], *byte, "{x} on {}", target.describe());
-        }
-        assert_eq!(got[576], 127, "the scale is 1");
-    }
-}
-
-#[rstest]
-fn fault_10_scales_next_to_448_times_a_power_of_two(#[values(Half::Bf16, Half::F16)] half: Half) {
-    let _guard = shared();
-    let exponents = if half == Half::Bf16 { -21..=119 } else { -21..=7 };
-    for target in exact_targets() {
-        for k in exponents.clone() {
-            let limit = to_half(448.0 * 2f32.powi(k), half);
-            for bits in [limit - 1, limit, limit + 1] {
-                let call = one_key(&[bits], half, Key::new(1, cache(1, 1)));
-                let got = run_exact(&call, &target, "next to a limit").kv_cache;
-                let above = i32::from(bits > limit);
-                assert_eq!(
-                    i32::from(got[576]),
-                    127 + k + above,
-                    "{bits:#06x} on {}",
-                    target.describe()
-                );
-            }
-        }
-    }
-}
-
-#[test]
-fn fault_11_the_stored_scale_is_the_one_used() {
-    let _guard = shared();
-    let call = ordinary(spec(16), 11);
-    let layout = call.problem.key.expect("a key").cache;
-    for target in exact_targets() {
-        let got = run_exact(&call, &target, "scales").kv_cache;
-        for (token, slot) in call.inputs().slots(&call.problem).enumerate() {
-            let read = mla_prologue::reference::cache::read(
-                &layout,
-                Half::Bf16,
-                None,
-                &got,
-                slot as usize,
-            );
-            for (i, value) in read.into_iter().take(448).enumerate() {
-                let at = (token * 512 + i) * 2;
-                let x = from_half(u16::from_le_bytes([call.kv[at], call.kv[at + 1]]), Half::Bf16);
-                let scale = f64::from(got[layout.scales(slot as usize)][i / 64]) - 127.0;
-                // Half a step of E4M3 at this value: 2^-4 of its power of two, at least 2^-10.
-                let step = (f64::from(x.abs()).log2() - scale).floor().max(-6.0) - 4.0;
-                let error = f64::from(value - x).abs();
-                assert!(error <= (step + scale).exp2(), "{x} reads back as {value}");
-            }
-        }
-    }
-}
-
-#[test]
-fn fault_12_fnuz_has_no_negative_zero() {
-    let _guard = shared();
-    let values: Vec<u16> = [-1e-6f32, -0.0, 0.0, 1.0].map(|x| to_half(x, Half::Bf16)).to_vec();
-    for (fp8, underflow) in [(Fp8::E4m3fn, 0x80), (Fp8::E4m3fnuz, 0x00)] {
-        let format = CacheFormat::RowsFp8 { fp8 };
-        let layout = CacheLayout { format, block_size: 1, block_stride: 512, num_blocks: 1 };
-        let key = Key { scale: Some(1.0), ..Key::new(1, layout) };
-        let blocks = CacheFormat::Mxfp8 { fp8 };
-        let blocks = Key::new(1, CacheLayout { format: blocks, block_stride: 528, ..layout });
-        for target in exact_targets() {
-            for key in [key, blocks] {
-                let got =
-                    run_exact(&one_key(&values, Half::Bf16, key), &target, "underflow").kv_cache;
-                assert_eq!(got[..3], [underflow, underflow, 0], "{fp8} on {}", target.describe());
-            }
-        }
-    }
-}
-
 #[test]
 fn fault_13_the_caller_owns_the_output() {
     let _guard = shared();
@@ -364,62 +247,5 @@ fn fault_16_no_tokens_change_nothing() {
         let outputs = Outputs { q_out: &mut [], kv_cache: &mut cache };
         target.run(&call.problem, &call.inputs(), outputs).expect("no tokens are fine");
         assert!(cache == call.kv_cache);
-    }
-}
-
-#[rstest]
-#[case::nan(0x7FC0)]
-#[case::infinity(0x7F80)]
-#[case::negative_infinity(0xFF80)]
-fn fault_18_a_nan_makes_its_block_nan_and_no_other(#[case] strange: u16) {
-    let _guard = shared();
-    let one = to_half(1.0, Half::Bf16);
-    let mut values = vec![one; 512];
-    values[3 * 64 + 5] = strange;
-    let call = one_key(&values, Half::Bf16, Key::new(1, cache(1, 1)));
-    for target in exact_targets() {
-        let got = run_exact(&call, &target, "a NaN").kv_cache;
-        for block in 0..7 {
-            let (scale, bytes) = (got[576 + block], &got[block * 64..(block + 1) * 64]);
-            if block == 3 {
-                assert_eq!(scale, 255);
-                assert!(bytes.iter().all(|&byte| byte == 0x7F));
-            } else {
-                assert!(scale != 255 && bytes.iter().all(|&byte| byte != 0x7F), "block {block}");
-            }
-        }
-    }
-}
-
-#[test]
-fn fault_19_a_block_of_zeros_has_the_smallest_scale() {
-    let _guard = shared();
-    let call = one_key(&[0], Half::Bf16, Key::new(1, cache(1, 1)));
-    for target in exact_targets() {
-        let got = run_exact(&call, &target, "zeros").kv_cache;
-        assert_eq!(got[576..584], [105, 105, 105, 105, 105, 105, 105, 0]);
-        assert!(got[..576].iter().all(|&byte| byte == 0));
-    }
-}
-
-#[test]
-fn fault_20_the_fp8_format_is_part_of_the_cache() {
-    let _guard = shared();
-    let of = |fp8| CacheLayout {
-        format: CacheFormat::Mxfp8 { fp8 },
-        block_size: 1,
-        block_stride: 528,
-        num_blocks: 1,
-    };
-    assert_ne!(of(Fp8::E4m3fn), of(Fp8::E4m3fnuz));
-    // Each reads back with its own format, on one device, in turn.
-    let values: Vec<u16> = (1..32).map(|i| to_half(i as f32, Half::Bf16)).collect();
-    for target in exact_targets() {
-        for fp8 in [Fp8::E4m3fn, Fp8::E4m3fnuz, Fp8::E4m3fn] {
-            let call = one_key(&values[..1], Half::Bf16, Key::new(1, of(fp8)));
-            let got = run_exact(&call, &target, "formats").kv_cache;
-            let read = mla_prologue::reference::cache::read(&of(fp8), Half::Bf16, None, &got, 0);
-            assert!(read.iter().all(|&x| x == 1.0), "{fp8} on {}", target.describe());
-        }
     }
 }
