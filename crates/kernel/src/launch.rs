@@ -10,7 +10,7 @@ use cubecl::{
     prelude::{AddressType, BufferArg, CubeCount, CubeDim},
     server::Handle,
 };
-use mla_prologue_operator::{HEAD_DIM, Inputs, LANES, Outputs, Problem, Sizes, Strides};
+use mla_prologue_operator::{HEAD_DIM, Inputs, Invalid, LANES, Outputs, Problem, Sizes, Strides};
 
 /// The buffers of one call on a device. What the problem has no use for is `None`.
 ///
@@ -92,7 +92,7 @@ fn upload(client: &Client, bytes: &[u8]) -> Handle {
 /// Nothing is allocated, so the call can be captured in a graph.
 ///
 /// # Errors
-/// A buffer that is missing or smaller than `problem` says, or a problem too large for the device.
+/// A buffer that is missing, smaller than `problem` says, of another device, or not aligned to 16 bytes.
 pub fn launch(device: &Device, problem: &Problem, buffers: &Buffers) -> Result<()> {
     launch_with(device, problem, buffers, &device.blueprint(problem, Pads::Written))
 }
@@ -112,7 +112,7 @@ pub(crate) fn launch_with(
     blueprint: &Blueprint,
 ) -> Result<()> {
     let sizes = problem.sizes();
-    check(buffers, &sizes)?;
+    check(device, buffers, &sizes)?;
     let rows = rows(problem, blueprint);
     if rows == 0 {
         return Ok(());
@@ -150,22 +150,36 @@ pub(crate) fn launch_with(
     Ok(())
 }
 
-/// Every buffer that the call uses must be there and large enough.
-fn check(buffers: &Buffers, sizes: &Sizes) -> Result<()> {
-    let used = |handle: &Handle| handle.size_in_used() as usize;
-    let size = |handle: &Option<Handle>| handle.as_ref().map_or(0, used);
-    let actual = [
-        size(&buffers.q),
-        size(&buffers.kv),
-        size(&buffers.kv_norm_weight),
-        used(&buffers.positions),
-        size(&buffers.slot_mapping),
-        used(&buffers.cos_sin_cache),
-        size(&buffers.q_out),
-        size(&buffers.kv_cache),
+/// Every buffer that the call uses must be there, of this device, aligned, and large enough.
+fn check(device: &Device, buffers: &Buffers, sizes: &Sizes) -> Result<()> {
+    let handles = [
+        buffers.q.as_ref(),
+        buffers.kv.as_ref(),
+        buffers.kv_norm_weight.as_ref(),
+        Some(&buffers.positions),
+        buffers.slot_mapping.as_ref(),
+        Some(&buffers.cos_sin_cache),
+        buffers.q_out.as_ref(),
+        buffers.kv_cache.as_ref(),
     ];
-    Ok(sizes.check(actual, false)?)
+    for ((name, _), handle) in sizes.named().into_iter().zip(handles) {
+        let Some(handle) = handle else { continue };
+        if handle.service != device.client().service_id() {
+            let must = format!("a buffer of {}", device.name());
+            return Err(Invalid::new(name, "a buffer of another device", must).into());
+        }
+        let offset = handle.offset_start.unwrap_or(0);
+        if !offset.is_multiple_of(ALIGNMENT) {
+            let must = format!("a multiple of {ALIGNMENT} bytes");
+            return Err(Invalid::new(format_args!("the offset of {name}"), offset, must).into());
+        }
+    }
+    let size = |handle: Option<&Handle>| handle.map_or(0, |handle| handle.size_in_used() as usize);
+    Ok(sizes.check(handles.map(size), false)?)
 }
+
+/// Buffers begin at a word.
+const ALIGNMENT: u64 = 16;
 
 /// Rows of work: those of the output that are written, and the key, of each token.
 fn rows(problem: &Problem, blueprint: &Blueprint) -> usize {

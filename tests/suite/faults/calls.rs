@@ -89,6 +89,13 @@ fn fault_03_an_undersized_cache_is_refused() {
         };
         let error = launch(&device, &call.problem, &buffers).expect_err("8 bytes are missing");
         assert!(error.to_string().starts_with("the size of kv_cache is"), "{error}");
+        let shifted = client.empty(call.problem.cache_bytes() + 8).offset_start(8);
+        let error = launch(&device, &call.problem, &Buffers { kv_cache: Some(shifted), ..buffers });
+        let error = error.expect_err("words would be misaligned");
+        assert_eq!(
+            error.to_string(),
+            "the offset of kv_cache is 8; it must be a multiple of 16 bytes"
+        );
     }
 }
 
