@@ -6,8 +6,8 @@ use crate::{
     catalogue::{Case, Data, Slots},
     kernel::{Buffers, Device, Error as DeviceError, Workspace, launch},
     operator::{
-        CacheFormat, CacheLayout, Half, Index, Key, Outputs, Query, RotaryLayout, RotaryTable,
-        RotaryType, Spec,
+        CacheFormat, CacheLayout, Half, Index, Invalid, Key, Outputs, Query, RotaryLayout,
+        RotaryTable, RotaryType, Spec,
     },
     verify::{Rule, compare},
 };
@@ -57,6 +57,8 @@ pub const SHAPES: [Shape; 10] = [
     Shape::new(8192, 128, 128),
 ];
 
+/// Bytes of inputs and outputs beyond which a shape is refused: what a large GPU holds.
+const MOST: usize = 128 << 30;
 /// Calls of a graph.
 const CALLS: usize = 100;
 /// What a measurement is repeated for.
@@ -66,6 +68,23 @@ impl Shape {
     /// A shape.
     pub const fn new(tokens: usize, heads: usize, padded_heads: usize) -> Self {
         Self { tokens, heads, padded_heads }
+    }
+
+    /// Checks that the shape makes sense and is not absurdly large.
+    ///
+    /// # Errors
+    /// What makes no sense.
+    pub fn check(&self) -> Result<(), Invalid> {
+        let problem = self.case().spec.validate()?;
+        let bytes: usize = problem.sizes().named().iter().map(|&(_, bytes)| bytes).sum();
+        if bytes <= MOST {
+            return Ok(());
+        }
+        Err(Invalid::new(
+            "the shape",
+            format_args!("{bytes} bytes of tensors"),
+            format_args!("at most {MOST}"),
+        ))
     }
 
     /// The base operator on this shape, with blocks of 64 tokens every 37,440 bytes.
@@ -140,7 +159,7 @@ pub fn time(device: &Device, shape: Shape, known_zero: bool) -> Result<Timing> {
 /// Times the unfused chain on the CPU, in seconds a call.
 ///
 /// # Errors
-/// None for the shapes here.
+/// A shape that makes no sense.
 pub fn time_reference(shape: Shape) -> Result<f64> {
     let call = shape.case().call()?;
     let mut output =
@@ -234,7 +253,7 @@ fn time_graph(
     }
     queue()?;
     wait(client)?;
-    let failed = |error: ServerError| failed("replaying a graph", &error);
+    let failed = |error: ServerError| DeviceError::failed("replaying a graph", error);
     if client.start_capture().is_err() {
         return Ok(None);
     }
@@ -259,17 +278,14 @@ fn time_graph(
 }
 
 fn wait(client: &Client) -> Result<()> {
-    block_on(client.sync()).map_err(|error| failed("running the kernel", &error))
+    Ok(block_on(client.sync()).map_err(|error| DeviceError::failed("running the kernel", error))?)
 }
 
 fn read(client: &Client, handle: &Handle, bytes: usize) -> Result<Vec<u8>> {
-    let read =
-        client.read_one(handle.clone()).map_err(|error| failed("running the kernel", &error))?;
+    let read = client
+        .read_one(handle.clone())
+        .map_err(|error| DeviceError::failed("running the kernel", error))?;
     Ok(read[..bytes].to_vec())
-}
-
-fn failed(doing: &'static str, error: &ServerError) -> Error {
-    Error::Device(DeviceError::Failed { doing, reason: error.to_string() })
 }
 
 fn check(call: &Call, got: &Output, device: &Device) -> Result<()> {

@@ -1,4 +1,4 @@
-use crate::Result;
+use crate::{Error, Result};
 use mla_prologue_kernel::Device;
 use mla_prologue_operator::{Inputs, Outputs, Problem};
 
@@ -50,7 +50,14 @@ impl Target {
         if name == "reference" {
             return Ok(Self::Reference);
         }
-        Ok(Self::Device(Device::open(name)?))
+        let device = Device::open(name).map_err(|error| match error {
+            mla_prologue_kernel::Error::Invalid(mut invalid) => {
+                invalid.must += "; or reference";
+                invalid.into()
+            }
+            other => other,
+        });
+        Ok(Self::Device(device?))
     }
 
     /// What it is, in words.
@@ -100,7 +107,7 @@ impl Call {
     /// Inputs that are not as the problem says, or a device that fails.
     pub fn run(&self, target: &Target) -> Result<Output> {
         let mut output = Output {
-            q_out: random_bytes(self.problem.q_out_bytes()),
+            q_out: random_bytes("q_out", self.problem.q_out_bytes())?,
             kv_cache: self.kv_cache.clone(),
         };
         let outputs = Outputs { q_out: &mut output.q_out, kv_cache: &mut output.kv_cache };
@@ -109,8 +116,15 @@ impl Call {
     }
 }
 
-fn random_bytes(count: usize) -> Vec<u8> {
-    let mut bytes = vec![0; count];
+/// Random bytes for a tensor.
+///
+/// # Errors
+/// More than the memory that is there.
+pub(crate) fn random_bytes(name: &str, count: usize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let reserved = bytes.try_reserve_exact(count);
+    reserved.map_err(|_| Error::Memory { tensor: name.into(), bytes: count })?;
+    bytes.resize(count, 0);
     fastrand::Rng::with_seed(count as u64).fill(&mut bytes);
-    bytes
+    Ok(bytes)
 }

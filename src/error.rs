@@ -29,6 +29,14 @@ pub enum Error {
         /// What the system said.
         reason: String,
     },
+    /// The memory of this machine does not hold a tensor.
+    #[error("{tensor} takes {bytes} bytes, which this machine has not")]
+    Memory {
+        /// The tensor.
+        tensor: String,
+        /// Its size.
+        bytes: usize,
+    },
     /// A device cannot be used, or failed.
     #[error(transparent)]
     Device(mla_prologue_kernel::Error),
@@ -40,7 +48,7 @@ impl Error {
     pub const fn exit_code(&self) -> u8 {
         match self {
             Self::Invalid(_) | Self::Input { .. } => 2,
-            Self::File { .. } | Self::Device(_) => 3,
+            Self::File { .. } | Self::Memory { .. } | Self::Device(_) => 3,
         }
     }
 

@@ -66,7 +66,7 @@ impl fmt::Display for Slots {
 /// Draws the tensors of a case.
 pub fn draw(case: &Case, problem: Problem) -> Result<Call, Invalid> {
     let rng = &mut Rng::with_seed(case.seed);
-    let sizes = problem.sizes();
+    let sizes = *problem.sizes();
     let rows = |rng: &mut Rng, bytes: usize| -> Vec<u8> {
         let mut values = Vec::with_capacity(bytes / 2);
         while values.len() < bytes / 2 {

@@ -75,16 +75,17 @@ fn row(
 }
 
 fn parse(text: &str) -> Result<Shape, Invalid> {
-    let numbers: Vec<usize> =
-        text.split(',').filter_map(|number| number.trim().parse().ok()).collect();
-    match numbers[..] {
-        [tokens, heads, padded_heads] if text.split(',').count() == 3 && tokens > 0 => {
-            Ok(Shape::new(tokens, heads, padded_heads))
-        }
-        _ => Err(Invalid::new(
-            "--shape",
-            text,
-            "tokens, live heads and padded heads, as in 4096,16,64",
-        )),
-    }
+    let must = "tokens, live heads and padded heads, as in 4096,16,64";
+    let numbers: Option<Vec<usize>> =
+        text.split(',').map(|number| number.trim().parse().ok()).collect();
+    let Some(&[tokens, heads, padded_heads]) = numbers.as_deref() else {
+        return Err(Invalid::new("--shape", text, must));
+    };
+    let shape = Shape::new(tokens.max(1), heads, padded_heads);
+    shape
+        .case()
+        .spec
+        .validate()
+        .map_err(|error| Invalid::new("--shape", text, format_args!("{must} ({error})")))?;
+    Ok(shape)
 }

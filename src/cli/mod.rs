@@ -10,9 +10,13 @@ mod source;
 mod verify;
 
 use args::{Args, Command};
-use clap::Parser;
+use clap::{Parser, error::ErrorKind};
 use mla_prologue::Result;
-use std::{panic, process::ExitCode};
+use std::{
+    io::{self, Write},
+    panic,
+    process::ExitCode,
+};
 
 /// A difference was found.
 const DIFFERENT: u8 = 1;
@@ -49,20 +53,24 @@ fn dispatch(args: Args) -> Result<ExitCode> {
     }
 }
 
+/// One line on standard error; where nobody listens, nothing is lost.
 fn fail(message: &str, code: u8) -> ExitCode {
-    eprintln!("error: {}", message.split_whitespace().collect::<Vec<_>>().join(" "));
+    let lines: Vec<&str> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let _ = writeln!(io::stderr(), "error: {}", lines.join(" "));
     ExitCode::from(code)
 }
 
 /// Help and version go out as they are; what is wrong with the arguments, in one line.
 fn usage(error: &clap::Error) -> ExitCode {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return fail("a command is missing (see --help)", 2);
+    }
     if !error.use_stderr() {
-        // Nothing is lost where nobody reads on.
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
     let text = error.to_string();
-    let (message, _) = text.split_once("\n\nUsage").unwrap_or((&text, ""));
-    let message = message.trim_start_matches("error: ");
+    let end = ["\n\nUsage", "\n\nFor more"].iter().filter_map(|end| text.find(end)).min();
+    let message = text[..end.unwrap_or(text.len())].trim_start_matches("error: ");
     fail(&format!("{message} (see --help)"), 2)
 }

@@ -15,8 +15,8 @@ pub fn plan(args: &args::Plan) -> Result<()> {
     let backend = AttentionBackend::named(&args.backend)
         .ok_or_else(|| Invalid::new("--backend", &args.backend, format_args!("one of {names}")))?;
     let plan = Plan::new(preset, args.tp, backend)?;
-    let bytes = plan.q_out_bytes(args.tokens);
-    let cache = plan.cache(64, 1);
+    let bytes = plan.q_out_bytes(args.tokens)?;
+    let cache = plan.cache(64, 1)?;
     let rows = plan.ranks().map(|rank| {
         vec![
             rank.index.to_string(),

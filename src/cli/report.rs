@@ -13,16 +13,18 @@ impl Report {
     /// Prints the text, or writes the JSON, or both, as the arguments say.
     pub fn write(&self, text: &str, json: &Value) -> Result<()> {
         let document = format!("{json:#}\n");
-        match &self.json {
+        let file = match &self.json {
             Some(path) if path.as_os_str() == "-" => return print(&document),
-            Some(path) => fs::write(path, document).map_err(|error| Error::File {
-                doing: "write",
-                path: path.display().to_string(),
-                reason: error.to_string(),
-            })?,
-            None => (),
-        }
-        print(text)
+            file => file,
+        };
+        // The table first: a file that cannot be written does not lose it.
+        print(text)?;
+        let Some(path) = file else { return Ok(()) };
+        fs::write(path, document).map_err(|error| Error::File {
+            doing: "write",
+            path: path.display().to_string(),
+            reason: error.to_string(),
+        })
     }
 }
 

@@ -11,7 +11,7 @@ pub fn source(args: &args::Source) -> Result<()> {
     if args.target == "list" {
         return print(&source::targets().map(|target| format!("{target}\n")).collect::<String>());
     }
-    // Counts and sizes are arguments of the kernel: the code depends on the padded heads alone.
+    // Counts, strides and sizes are arguments of the kernel: the code does not depend on them.
     let problem = match &args.input {
         Some(path) => file::read(path)?.problem,
         None => Shape::new(1, 1, 64).case().spec.validate()?,

@@ -123,8 +123,12 @@ fn conclude(args: &args::Verify, what: &str, rule: Rule, judged: &[Judged]) -> R
 
 /// One line for each group.
 fn summary(judged: &[Judged]) -> String {
-    let mut groups: Vec<&str> = judged.iter().map(|judged| judged.group.as_str()).collect();
-    groups.dedup();
+    let mut groups: Vec<&str> = Vec::new();
+    for judged in judged {
+        if !groups.contains(&judged.group.as_str()) {
+            groups.push(&judged.group);
+        }
+    }
     let rows = groups.iter().map(|group| {
         let members = || judged.iter().filter(|judged| judged.group == *group);
         let sum = |count: fn(&Comparison) -> usize| -> usize {

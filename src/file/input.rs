@@ -1,11 +1,14 @@
-use super::metadata::{Metadata, TENSORS};
+use super::{
+    load,
+    metadata::{Metadata, TENSORS},
+};
 use crate::{Call, Error, Result};
 use mla_prologue_operator::{
     CacheLayout, HEAD_DIM, Half, Index, Invalid, Key, Problem, Query, ROPE_DIM, RotaryTable,
     RotaryType, Spec,
 };
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
-use std::{collections::HashMap, fs, io, path::Path};
+use std::{collections::HashMap, path::Path};
 
 /// Reads a call from a safetensors file.
 ///
@@ -13,12 +16,7 @@ use std::{collections::HashMap, fs, io, path::Path};
 /// A file that cannot be read, or that holds what cannot be used: no safetensors, a tensor or key that
 /// is missing, unknown or wrong, a position or slot out of range.
 pub fn read(path: &Path) -> Result<Call> {
-    let bytes = fs::read(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => {
-            Error::input(path, Invalid::new("the file", "missing", "a safetensors file"))
-        }
-        _ => Error::file("read", path, error),
-    })?;
+    let bytes = load(path)?;
     parse(&bytes).map_err(|error| Error::input(path, error))
 }
 
@@ -27,7 +25,9 @@ pub fn read(path: &Path) -> Result<Call> {
 /// # Errors
 /// The first thing in it that cannot be used.
 pub fn parse(bytes: &[u8]) -> Result<Call, Invalid> {
-    let unreadable = |error| Invalid::new("the file", error, "a whole safetensors file");
+    let unreadable = |error| {
+        Invalid::new("the file", format_args!("unreadable ({error})"), "a whole safetensors file")
+    };
     let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(unreadable)?;
     let none = HashMap::new();
     let named = metadata.metadata().as_ref().unwrap_or(&none);
@@ -79,7 +79,7 @@ impl File<'_> {
         self.require_half("q", half)?;
         let (norm, rope, rounding) = metadata.query_steps()?;
         let padded_heads = metadata.required("padded_heads", "a number of heads")?;
-        let scale = metadata.number("q_scale", "a number above 0")?;
+        let scale = metadata.real("q_scale", "a number above 0")?;
         Ok(Query { norm, rope, rounding, scale, ..Query::new(heads, padded_heads) })
     }
 
@@ -97,7 +97,7 @@ impl File<'_> {
         let (format, quant_from) = metadata.cache()?;
         let block_size = metadata.required("block_size", "a number of tokens, 1 or more")?;
         let cache = CacheLayout { format, block_size, block_stride, num_blocks };
-        let scale = metadata.number("kv_scale", "a number above 0")?;
+        let scale = metadata.real("kv_scale", "a number above 0")?;
         let norm = metadata.key_norm(weight)?;
         Ok(Key { slot_type, norm, quant_from, scale, ..Key::new(slots, cache) })
     }

@@ -44,8 +44,8 @@ pub const KEYS: &[KeyInfo] = &[
     KeyInfo { name: "cache_format", part: Part::Kv, values: "fp8_ds_mla, mxfp8_528, rows_16bit, rows_fp8", meaning: "how a token is stored" },
     KeyInfo { name: "fp8", part: Part::Kv, values: "e4m3fn, e4m3fnuz", meaning: "the 8-bit format; not with rows_16bit" },
     KeyInfo { name: "pad_scale_byte", part: Part::Kv, values: "zero, keep", meaning: "the eighth scale byte of a token; only with fp8_ds_mla" },
-    KeyInfo { name: "kv_scale", part: Part::Kv, values: "a number above 0", meaning: "the scale of a rows_fp8 cache; needed with it, and only there" },
-    KeyInfo { name: "q_scale", part: Part::Q, values: "a number above 0", meaning: "makes q_out FP8 with this scale; only with rows_fp8" },
+    KeyInfo { name: "kv_scale", part: Part::Kv, values: "a number above 0 whose reciprocal is a normal f32", meaning: "the scale of a rows_fp8 cache; needed with it, and only there" },
+    KeyInfo { name: "q_scale", part: Part::Q, values: "a number as kv_scale", meaning: "makes q_out FP8 with this scale; only with rows_fp8" },
     KeyInfo { name: "profile", part: Part::Any, values: "vllm, sglang", meaning: "an engine's q_rounding, kv_norm_rounding, kv_quant_from, rotary_layout and pad_scale_byte" },
     KeyInfo { name: "format", part: Part::Any, values: "anything", meaning: "ignored" },
 ];
@@ -164,25 +164,27 @@ impl<'a> Metadata<'a> {
         Ok(self.choice(key, &["true", "false"])? == "true")
     }
 
-    /// The number that a key holds.
-    pub fn number<T: FromStr>(&self, key: &str, must: impl Display) -> Result<Option<T>> {
-        let parse = |text: &str| text.parse().map_err(|_| Invalid::new(key, text, &must));
-        self.get(key).map(parse).transpose()
+    /// The number that a key must hold.
+    pub fn required<T: FromStr>(&self, key: &str, must: &str) -> Result<T> {
+        let text =
+            self.get(key).ok_or_else(|| Invalid::new(key, "missing from the metadata", must))?;
+        text.parse().map_err(|_| Invalid::new(key, text, must))
     }
 
-    /// The number that a key must hold.
-    pub fn required<T: FromStr>(&self, key: &str, must: impl Display) -> Result<T> {
-        let missing = || Invalid::new(key, "missing from the metadata", &must);
-        self.number(key, &must)?.ok_or_else(missing)
+    /// The f32 nearest to the decimal number, not negative, that a key holds.
+    pub fn real(&self, key: &str, must: &str) -> Result<Option<f32>> {
+        let Some(text) = self.get(key) else { return Ok(None) };
+        let negative = text.parse::<f64>().is_ok_and(|number| number < 0.0);
+        let number = text.parse().ok().filter(|number: &f32| number.is_finite() && !negative);
+        number.map(Some).ok_or_else(|| Invalid::new(key, text, must))
     }
 
     /// Where norms are asked for, their eps.
     pub fn eps(&self, needed: bool) -> Result<f32> {
-        let must = "a finite number, 0 or more";
-        if needed {
-            self.required("eps", must)
-        } else {
-            Ok(self.number("eps", must)?.unwrap_or(0.0))
+        let must = "a number that is finite in f32, 0 or more";
+        match self.real("eps", must)? {
+            None if needed => Err(Invalid::new("eps", "missing from the metadata", must)),
+            eps => Ok(eps.unwrap_or(0.0)),
         }
     }
 

@@ -6,3 +6,20 @@ mod output;
 
 pub use input::{parse, read};
 pub use metadata::{KEYS, KeyInfo};
+
+use crate::{Error, Result};
+use mla_prologue_operator::Invalid;
+use std::{fs, io, path::Path};
+
+/// The bytes of an ordinary file. What never ends, as a device, is refused.
+fn load(path: &Path) -> Result<Vec<u8>> {
+    let invalid = |value| Error::input(path, Invalid::new("the file", value, "a safetensors file"));
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => invalid("missing"),
+        _ => Error::file("read", path, error),
+    };
+    if !fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(invalid("no ordinary file"));
+    }
+    fs::read(path).map_err(failed)
+}

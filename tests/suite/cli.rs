@@ -89,13 +89,18 @@ impl Draft {
 #[rstest]
 #[case::no_tensor(Draft::new().without("kv"), "the tensor kv is missing; it must be in the file")]
 #[case::no_key(Draft::new().without("padded_heads"), "padded_heads is missing from the metadata; it must be a number of heads")]
-#[case::no_eps(Draft::new().without("eps"), "eps is missing from the metadata; it must be a finite number, 0 or more")]
+#[case::no_eps(Draft::new().without("eps"), "eps is missing from the metadata; it must be a number that is finite in f32, 0 or more")]
 #[case::bad_number(Draft::new().with("block_size", "many"), "block_size is many; it must be a number of tokens, 1 or more")]
 #[case::zero_block(Draft::new().with("block_size", "0"), "block_size is 0; it must be 1 or more")]
-#[case::huge_block(Draft::new().with("block_size", "18446744073709551615"), "block_size is 18446744073709551615; it must be countable in bytes")]
-#[case::nan_eps(Draft::new().with("eps", "nan"), "eps is NaN; it must be a finite f32, not negative")]
+#[case::huge_block(Draft::new().with("block_size", "18446744073709551615"), "block_size is 18446744073709551615; it must be at most 2^32 tokens")]
+#[case::nan_eps(Draft::new().with("eps", "nan"), "eps is nan; it must be a number that is finite in f32, 0 or more")]
 #[case::too_many_heads(Draft::new().with("padded_heads", "1"), "padded_heads is 1; it must be at least the")]
-#[case::huge_padding(Draft::new().with("padded_heads", "99999999999999"), "less than 2^31 rows")]
+#[case::huge_padding(Draft::new().with("padded_heads", "99999999999999"), "padded_heads is 99999999999999; it must be below 2^31 - 1")]
+#[case::largest_padding(Draft::new().with("padded_heads", "18446744073709551615"), "padded_heads is 18446744073709551615; it must be below")]
+#[case::huge_eps(Draft::new().with("eps", "1e39"), "eps is 1e39; it must be a number that is finite in f32")]
+#[case::negative_eps(Draft::new().with("eps", "-1e-50"), "eps is -1e-50; it must be")]
+#[case::empty_value(Draft::new().with("eps", ""), "eps is \"\"; it must be")]
+#[case::control_characters(Draft::new().with("q_norm", "\u{1b}[31m\u{202e}x"), "q_norm is \\u{1b}[31m\\u{202e}x; it must be true or false")]
 #[case::unknown_key(Draft::new().with("padded_head", "8"), "padded_head is an unknown metadata key; it must be one of eps,")]
 #[case::unknown_value(Draft::new().with("q_norm", "yes"), "q_norm is yes; it must be true or false")]
 #[case::unknown_tensor(Draft::new().shaped("k", Dtype::F32, &[1]), "k is an unknown tensor; it must be one of q,")]
@@ -125,6 +130,15 @@ fn bad_input_is_named(#[case] draft: Draft, #[case] message: &str) {
 
 #[rstest]
 #[case::no_file(&["run", "nowhere.safetensors", "out"], 2, "nowhere.safetensors: the file is missing; it must be a safetensors file")]
+#[case::no_file_to_judge(&["verify", BASIC, "--against", "nowhere"], 2, "nowhere: the file is missing")]
+#[case::no_end(&["run", "/dev/zero", "out"], 2, "/dev/zero: the file is no ordinary file; it must be a safetensors file")]
+#[case::to_a_device(&["run", BASIC, "/dev/null", "--device", "reference"], 2, "/dev/null: OUT is no ordinary file; it must be")]
+#[case::to_a_folder(&["run", BASIC, "examples", "--device", "reference"], 2, "examples: OUT is a folder; it must be a file")]
+#[case::nothing(&[], 2, "a command is missing (see --help)")]
+#[case::empty_path(&["run", "", "out"], 2, "(see --help)")]
+#[case::many_tokens(&["plan", "--tokens", "9223372036854775808"], 2, "tokens is 9223372036854775808; it must be few enough")]
+#[case::bad_shape(&["bench", "--shape", "1,2,1"], 2, "--shape is 1,2,1; it must be tokens, live heads and padded heads")]
+#[case::huge_shape(&["bench", "--shape", "1,1,18446744073709551615"], 2, "--shape is 1,1,18446744073709551615; it must be")]
 #[case::no_such_device(&["run", BASIC, "out", "--device", "tpu"], 2, "device is tpu; it must be auto, cpu, or")]
 #[case::bad_index(&["run", BASIC, "out", "--device", "cuda:x"], 2, "device is cuda:x; it must be")]
 #[case::no_such_cpu(&["verify", BASIC, "--device", "cpu:7"], 3, "device cpu:7 cannot be used: there is one cpu device")]
@@ -133,10 +147,10 @@ fn bad_input_is_named(#[case] draft: Draft, #[case] message: &str) {
 #[case::no_argument(&["run", BASIC], 2, "<OUT> (see --help)")]
 #[case::no_folder(&["run", BASIC, "no/such/folder/out", "--device", "reference"], 3, "cannot write no/such/folder/out: ")]
 #[case::no_model(&["plan", "--model", "v3"], 2, "--model is v3; it must be v4-flash or v4-pro")]
-#[case::bad_world(&["plan", "--tp", "3"], 2, "the world size (--tp) is 3; it must be a divisor of the 128 heads")]
+#[case::bad_world(&["plan", "--tp", "3"], 2, "the world size is 3; it must be a divisor of the 128 heads")]
 #[case::no_backend(&["plan", "--backend", "x"], 2, "--backend is x; it must be one of flashmla, flashinfer, aiter, any")]
 #[case::two_inputs(&["verify", BASIC, BASIC, "--against", "out"], 2, "IN is 2 files; it must be one file")]
-#[case::no_target(&["source", "--target", "z80"], 2, "--target is z80; it must be one of")]
+#[case::no_target(&["source", "--target", "z80"], 2, "target is z80; it must be one of")]
 fn bad_arguments_are_named(#[case] words: &[&str], #[case] code: i32, #[case] message: &str) {
     let text = refused(words, code);
     assert!(text.contains(message), "{text}");
@@ -177,6 +191,44 @@ fn an_output_tells_how_to_read_it() {
     let mut names = header.offset_keys();
     names.sort_unstable();
     assert_eq!(names, ["kv_cache", "q_out"]);
+}
+
+#[test]
+fn equal_outputs_are_equal_files_with_the_usual_mode() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let paths = ["a", "b"].map(|name| folder.path().join(name));
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink("b", &link).expect("a link");
+    fs::write(&paths[1], "").expect("a file");
+    for path in [&paths[0], &link] {
+        assert!(
+            program(&["run", BASIC, path.to_str().expect("UTF-8"), "--device", "reference"])
+                .status
+                .success()
+        );
+    }
+    let [first, second] = paths.each_ref().map(|path| fs::read(path).expect("the output"));
+    assert!(first == second && link.is_symlink());
+    let plain = folder.path().join("plain");
+    fs::write(&plain, "").expect("a file");
+    let mode = |path: &Path| fs::metadata(path).expect("a file").permissions();
+    assert_eq!(mode(&paths[0]), mode(&plain));
+    assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 4);
+}
+
+#[test]
+fn an_output_of_another_kind_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out");
+    let out = out.to_str().expect("UTF-8");
+    assert!(program(&["run", BASIC, out, "--device", "reference"]).status.success());
+    let bytes = fs::read(out).expect("the output");
+    let at = bytes.windows(6).position(|word| word == b"e4m3fn").expect("the format");
+    let mut lying = bytes.clone();
+    lying[at..at + 6].copy_from_slice(b"e4m3xx");
+    fs::write(out, lying).expect("the output");
+    let message = refused(&["verify", BASIC, "--against", out], 2);
+    assert!(message.contains("fp8 is e4m3xx; it must be e4m3fn, or absent"), "{message}");
 }
 
 #[test]

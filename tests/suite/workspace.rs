@@ -21,10 +21,14 @@ fn problem((tokens, heads, padded_heads, fp8): Step) -> Spec {
     Spec { query: Some(query), key: Some(key), ..spec(tokens) }
 }
 
+fn bytes(step: Step) -> usize {
+    problem(step).validate().expect("sensible").q_out_bytes()
+}
+
 fn check(steps: &[Step]) {
     for device in exact_devices() {
-        let bytes = steps.iter().map(|&step| problem(step).q_out_bytes()).max().unwrap_or(0);
-        let mut workspace = Workspace::new(&device, bytes);
+        let largest = steps.iter().map(|&step| bytes(step)).max().unwrap_or(0);
+        let mut workspace = Workspace::new(&device, largest);
         for (seed, &step) in steps.iter().enumerate() {
             let case = Case {
                 spec: problem(step),
@@ -73,7 +77,7 @@ fn growing_and_shrinking_heads_and_tokens() {
 fn a_call_finds_its_zeros_only_where_they_are() {
     let _guard = shared();
     for device in exact_devices() {
-        let mut workspace = Workspace::new(&device, problem((6, 1, 9, false)).q_out_bytes());
+        let mut workspace = Workspace::new(&device, bytes((6, 1, 9, false)));
         let expected = [
             ((4, 2, 8, false), false), // fresh
             ((4, 2, 8, false), true),

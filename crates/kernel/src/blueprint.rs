@@ -107,6 +107,11 @@ pub enum Pads {
 }
 
 impl Blueprint {
+    /// Words of 4 bytes that 8 values of the output take.
+    pub(crate) fn out_words(&self) -> usize {
+        if self.query.is_some_and(|query| query.fp8.is_some()) { 2 } else { 4 }
+    }
+
     /// The specialization for a problem on a device with this strategy.
     pub fn new(problem: &Problem, strategy: &Strategy, pads: Pads) -> Self {
         let query = problem.query.map(|query| QueryBlueprint {

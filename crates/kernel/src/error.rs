@@ -35,8 +35,8 @@ impl Error {
         Self::Unavailable { name: name.to_string(), reason: reason.to_string() }
     }
 
-    /// The runtime's message in one line, without its backtrace.
-    pub(crate) fn failed(doing: &'static str, error: ServerError) -> Self {
+    /// A device's failure at what was being done: the runtime's message in one line, without its backtrace.
+    pub fn failed(doing: &'static str, error: ServerError) -> Self {
         let text = error.to_string();
         let text = text.split("Backtrace").next().unwrap_or_default();
         let reason = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -112,14 +112,14 @@ pub(crate) fn launch_with(
     blueprint: &Blueprint,
 ) -> Result<()> {
     let sizes = problem.sizes();
-    check(device, buffers, &sizes)?;
+    check(device, buffers, sizes)?;
     let rows = rows(problem, blueprint);
     if rows == 0 {
         return Ok(());
     }
     let client = device.client();
     let (count, dim) = grid(client, rows, blueprint);
-    let out_words = if blueprint.query.is_some_and(|query| query.fp8.is_some()) { 2 } else { 4 };
+    let out_words = blueprint.out_words();
     // What a call has no use for is never touched: any buffer will do.
     let handle = |buffer: &Option<Handle>| buffer.clone().unwrap_or(buffers.positions.clone());
     let slice = |buffer: Handle, bytes: usize, unit: usize| {
@@ -133,7 +133,7 @@ pub(crate) fn launch_with(
             client,
             count,
             dim,
-            address_type(&sizes),
+            address_type(sizes),
             out_words,
             slice(handle(&buffers.q), sizes.q, 16),
             slice(handle(&buffers.kv), sizes.kv, 16),

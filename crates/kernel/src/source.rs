@@ -21,7 +21,7 @@ use std::sync::Arc;
 struct Target {
     name: &'static str,
     plane_size: u32,
-    compile: fn(KernelDefinition, &str) -> Result<String, String>,
+    compile: fn(KernelDefinition, &str, u32) -> Result<String, String>,
 }
 
 /// AMD's planes are twice as wide on CDNA (gfx9).
@@ -80,12 +80,13 @@ pub fn generate(target: &str, problem: &Problem, conversion: Conversion) -> Resu
             [] => "one of a build with the feature cuda or hip; this has none".into(),
             names => format!("one of {}", names.join(", ")),
         };
-        return Err(Invalid::new("--target", target, must));
+        return Err(Invalid::new("target", target, must));
     };
     let arch = target.split_once(':').map_or("", |(_, arch)| arch);
-    (known.compile)(kernel(known.plane_size, problem, conversion).define(), arch).map_err(|why| {
-        Invalid::new("the problem", why, format_args!("one that compiles for {target}"))
-    })
+    (known.compile)(kernel(known.plane_size, problem, conversion).define(), arch, known.plane_size)
+        .map_err(|why| {
+            Invalid::new("the problem", why, format_args!("one that compiles for {target}"))
+        })
 }
 
 /// The kernel for a device with planes of that size.
@@ -99,7 +100,6 @@ fn kernel(plane_size: u32, problem: &Problem, conversion: Conversion) -> prologu
         AddressType::U32,
     );
     let buffer = || BufferCompilationArg { inplace: None };
-    let out_words = if blueprint.query.is_some_and(|query| query.fp8.is_some()) { 2 } else { 4 };
     prologue::Prologue::new(
         settings,
         properties(plane_size),
@@ -113,7 +113,7 @@ fn kernel(plane_size: u32, problem: &Problem, conversion: Conversion) -> prologu
         buffer(),
         buffer(),
         scalars(),
-        out_words,
+        blueprint.out_words(),
         blueprint,
     )
 }
@@ -180,18 +180,29 @@ mod compilers {
     use std::fmt::Display;
 
     #[cfg(feature = "cuda")]
-    pub fn cuda_cpp(definition: KernelDefinition, _arch: &str) -> Result<String, String> {
-        cpp::<cubecl_cpp::target::Cuda>(definition, 32, true)
+    pub fn cuda_cpp(
+        definition: KernelDefinition,
+        _arch: &str,
+        plane_size: u32,
+    ) -> Result<String, String> {
+        cpp::<cubecl_cpp::target::Cuda>(definition, plane_size, true)
     }
 
     #[cfg(feature = "hip")]
-    pub fn hip_cpp(definition: KernelDefinition, arch: &str) -> Result<String, String> {
-        let wave_size = if arch.starts_with("gfx9") { 64 } else { 32 };
-        cpp::<cubecl_cpp::target::Hip>(definition, wave_size, false)
+    pub fn hip_cpp(
+        definition: KernelDefinition,
+        _arch: &str,
+        plane_size: u32,
+    ) -> Result<String, String> {
+        cpp::<cubecl_cpp::target::Hip>(definition, plane_size, false)
     }
 
     #[cfg(feature = "cuda")]
-    pub fn ptx(definition: KernelDefinition, _arch: &str) -> Result<String, String> {
+    pub fn ptx(
+        definition: KernelDefinition,
+        _arch: &str,
+        _plane_size: u32,
+    ) -> Result<String, String> {
         let sm_arch = Some(cubecl::ir::nvidia::SmArch::new(90, true));
         let options = PlironOptions { sm_arch, grid_constants: true, ..Default::default() };
         match llvm(LlvmTarget::Nvptx, definition, &options)? {
@@ -205,7 +216,11 @@ mod compilers {
     }
 
     #[cfg(feature = "hip")]
-    pub fn amdgcn(definition: KernelDefinition, arch: &str) -> Result<String, String> {
+    pub fn amdgcn(
+        definition: KernelDefinition,
+        arch: &str,
+        _plane_size: u32,
+    ) -> Result<String, String> {
         let arch = Some(cubecl::ir::amd::GfxArch::parse(arch));
         match llvm(LlvmTarget::AmdGpu, definition, &PlironOptions { arch, ..Default::default() })? {
             PlironArtifact::AmdGpuCode(module) => Ok(module.asm.unwrap_or(module.ir)),
@@ -215,7 +230,7 @@ mod compilers {
 
     fn cpp<T: CppTarget>(
         definition: KernelDefinition,
-        warp_size: usize,
+        plane_size: u32,
         grid_constants: bool,
     ) -> Result<String, String>
     where
@@ -223,7 +238,11 @@ mod compilers {
     {
         let supports_features =
             CppSupportedFeatures { grid_constants, fast_math: true, ..Default::default() };
-        let options = CompilationOptions { warp_size, supports_features, amd_wmma: None };
+        let options = CompilationOptions {
+            warp_size: plane_size as usize,
+            supports_features,
+            amd_wmma: None,
+        };
         let kernel = CppCompiler::<T>::default().compile(definition, &options);
         kernel.map(|kernel| kernel.to_string()).map_err(|error| error.to_string())
     }

@@ -115,6 +115,9 @@ impl Workspace {
     /// # Errors
     /// A device that failed.
     pub fn read(&self, device: &Device) -> Result<Vec<u8>> {
+        if self.used == 0 {
+            return Ok(Vec::new());
+        }
         let rest = (self.capacity() - self.used) as u64;
         let output = self.buffer.clone().offset_end(rest);
         let bytes = device.client().read_one(output);

@@ -1,5 +1,8 @@
 use mla_prologue_operator::{CacheLayout, Invalid, Result};
-use std::collections::{HashMap, VecDeque};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 /// The pages of a paged cache, and which sequence holds which: hands out blocks, makes the slot mapping of
 /// a step, and takes blocks back.
@@ -8,7 +11,7 @@ use std::collections::{HashMap, VecDeque};
 /// # use mla_prologue_model::Pages;
 /// # use mla_prologue_operator::{CacheFormat, CacheLayout};
 /// # let layout = CacheLayout { format: CacheFormat::default(), block_size: 4, block_stride: 4 * 584, num_blocks: 3 };
-/// let mut pages = Pages::new(layout);
+/// let mut pages = Pages::new(layout)?;
 /// let sequence = pages.open();
 /// let slots = pages.append(sequence, 6)?; // a prefill of 6 tokens takes two blocks of 4
 /// assert_eq!(slots, [0, 1, 2, 3, 4, 5]);
@@ -23,8 +26,10 @@ pub struct Pages {
     layout: CacheLayout,
     free: VecDeque<usize>,
     sequences: HashMap<Sequence, Held>,
-    opened: u64,
 }
+
+/// Sequences opened so far, of all pages, so that one of other pages is not mistaken for one's own.
+static OPENED: AtomicU64 = AtomicU64::new(0);
 
 /// A sequence of one [`Pages`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,17 +40,18 @@ pub struct Sequence(u64);
 struct Held {
     blocks: Vec<Option<usize>>,
     tokens: usize,
+    /// Blocks that were given back.
+    gone: usize,
 }
 
 impl Pages {
     /// All blocks free.
-    pub fn new(layout: CacheLayout) -> Self {
-        Self {
-            layout,
-            free: (0..layout.num_blocks).collect(),
-            sequences: HashMap::new(),
-            opened: 0,
-        }
+    ///
+    /// # Errors
+    /// A layout that makes no sense.
+    pub fn new(layout: CacheLayout) -> Result<Self> {
+        layout.validate()?;
+        Ok(Self { layout, free: (0..layout.num_blocks).collect(), sequences: HashMap::new() })
     }
 
     /// Blocks that no sequence holds.
@@ -55,8 +61,7 @@ impl Pages {
 
     /// Begins a sequence of no tokens.
     pub fn open(&mut self) -> Sequence {
-        let sequence = Sequence(self.opened);
-        self.opened += 1;
+        let sequence = Sequence(OPENED.fetch_add(1, Ordering::Relaxed));
         self.sequences.insert(sequence, Held::default());
         sequence
     }
@@ -68,7 +73,7 @@ impl Pages {
     pub fn append(&mut self, sequence: Sequence, tokens: usize) -> Result<Vec<usize>> {
         let size = self.layout.block_size;
         let held = held(&mut self.sequences, sequence)?;
-        let end = held.tokens + tokens;
+        let end = held.tokens.saturating_add(tokens);
         let needed = end.div_ceil(size) - held.blocks.len();
         if needed > self.free.len() {
             let value = format!("{needed} more blocks of {size} tokens for {tokens} tokens");
@@ -91,8 +96,9 @@ impl Pages {
     pub fn slide(&mut self, sequence: Sequence, window: usize) -> Result<()> {
         let size = self.layout.block_size;
         let held = held(&mut self.sequences, sequence)?;
-        let gone = held.tokens.saturating_sub(window) / size;
-        self.free.extend(held.blocks[..gone].iter_mut().filter_map(Option::take));
+        let gone = (held.tokens.saturating_sub(window) / size).max(held.gone);
+        self.free.extend(held.blocks[held.gone..gone].iter_mut().filter_map(Option::take));
+        held.gone = gone;
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use mla_prologue_operator::{CacheFormat, CacheLayout, HEAD_DIM, Invalid, Result}
 /// let plan = Plan::new(Preset::V4_PRO, 8, AttentionBackend::FlashMla)?;
 /// assert_eq!((plan.live_heads, plan.padded_heads), (16, 64));
 /// assert_eq!(plan.rank(7)?.first_head, 112);
-/// assert_eq!(plan.q_out_bytes(4096), 4096 * 64 * 512 * 2);
+/// assert_eq!(plan.q_out_bytes(4096)?, 4096 * 64 * 512 * 2);
 /// # Ok::<(), mla_prologue_operator::Invalid>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Plan {
                 "a divisor of the {} heads and {} output groups of {}",
                 preset.heads, preset.o_groups, preset.name
             );
-            return Err(Invalid::new("the world size (--tp)", world_size, must));
+            return Err(Invalid::new("the world size", world_size, must));
         }
         let live_heads = preset.heads / world_size;
         let padded_heads = backend.padded_query_heads(live_heads)?;
@@ -78,19 +78,26 @@ impl Plan {
     }
 
     /// Bytes of a rank's padded queries for that many tokens.
-    pub const fn q_out_bytes(&self, tokens: usize) -> usize {
-        tokens * self.padded_heads * HEAD_DIM * 2
+    ///
+    /// # Errors
+    /// More tokens than bytes can be counted for.
+    pub fn q_out_bytes(&self, tokens: usize) -> Result<usize> {
+        let bytes = tokens.checked_mul(self.padded_heads * HEAD_DIM * 2);
+        bytes.ok_or_else(|| {
+            Invalid::new("tokens", tokens, "few enough for q_out to be counted in bytes")
+        })
     }
 
     /// The layout of a rank's `fp8_ds_mla` cache of one layer.
-    pub fn cache(&self, block_size: usize, num_blocks: usize) -> CacheLayout {
+    ///
+    /// # Errors
+    /// A block of no tokens, or a cache too large to be counted.
+    pub fn cache(&self, block_size: usize, num_blocks: usize) -> Result<CacheLayout> {
         let format = CacheFormat::default();
-        let exact = block_size * (format.data_bytes() + format.scale_bytes());
-        CacheLayout {
-            format,
-            block_size,
-            block_stride: self.backend.block_stride(exact),
-            num_blocks,
-        }
+        let exact =
+            CacheLayout::min_stride(format, block_size).filter(|&exact| exact < usize::MAX / 2);
+        let block_stride = self.backend.block_stride(exact.unwrap_or(0));
+        let layout = CacheLayout { format, block_size, block_stride, num_blocks };
+        layout.validate().map(|()| layout)
     }
 }

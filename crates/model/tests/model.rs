@@ -66,7 +66,7 @@ proptest! {
     #[test]
     fn flashmla_blocks_lie_multiples_of_576_apart(exact in 1usize..1 << 24) {
         let stride = AttentionBackend::FlashMla.block_stride(exact);
-        prop_assert!(stride >= exact && stride < exact + 576 && stride % 576 == 0);
+        prop_assert!(stride >= exact && stride < exact + 576 && stride.is_multiple_of(576));
     }
 }
 
@@ -78,7 +78,7 @@ fn ranks_divide_the_heads(
 ) {
     let plan = Plan::new(preset, world_size, AttentionBackend::FlashMla);
     let Ok(plan) = plan else {
-        assert!(preset.o_groups % world_size != 0);
+        assert!(!preset.o_groups.is_multiple_of(world_size));
         return;
     };
     let heads: Vec<usize> =
@@ -90,12 +90,14 @@ fn ranks_divide_the_heads(
 fn pages(block_size: usize, num_blocks: usize) -> Pages {
     let format = CacheFormat::default();
     Pages::new(CacheLayout { format, block_size, block_stride: block_size * 584, num_blocks })
+        .expect("sensible")
 }
 
 #[test]
 fn exhaustion_is_an_error_with_numbers_and_takes_nothing() {
     let mut pages = pages(4, 3);
     let sequence = pages.open();
+    assert!(pages.append(sequence, usize::MAX).is_err());
     pages.append(sequence, 5).expect("two blocks");
     let error = pages.append(sequence, 8).expect_err("two more are needed, one is there");
     assert_eq!(

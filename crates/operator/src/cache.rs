@@ -156,14 +156,16 @@ impl CacheLayout {
         start..start + bytes
     }
 
+    /// Checks the layout; the other functions are for those that pass.
+    ///
     /// # Errors
     /// A block of no tokens, a stride that is too small or no multiple of the format's unit, or a
     /// cache too large to be counted.
-    pub(crate) fn validate(&self) -> Result<()> {
+    pub fn validate(&self) -> Result<()> {
         let name = self.format.name();
         require(self.block_size > 0, "block_size", self.block_size, "1 or more")?;
         let unit = self.format.stride_unit();
-        let too_big = || Invalid::new("block_size", self.block_size, "countable in bytes");
+        let too_big = || Invalid::new("block_size", self.block_size, "at most 2^32 tokens");
         let least = Self::min_stride(self.format, self.block_size).ok_or_else(too_big)?;
         require(
             self.block_stride >= least && self.block_stride.is_multiple_of(unit),
@@ -175,7 +177,7 @@ impl CacheLayout {
             ),
         )?;
         require(
-            self.block_stride / 8 < u32::MAX as usize && self.block_size < u32::MAX as usize,
+            self.block_stride / 8 < u32::MAX as usize,
             "the block stride of kv_cache",
             self.block_stride,
             "below 32 GiB",

@@ -21,10 +21,30 @@ pub struct Invalid {
 }
 
 impl Invalid {
-    /// An error about `argument`, which is `value` and must be `must`.
+    /// An error about `argument`, which is `value` and must be `must`. What a file can put into the first
+    /// two is made fit to be printed: control characters are escaped, long texts cut.
     pub fn new(argument: impl Display, value: impl Display, must: impl Display) -> Self {
-        Self { argument: argument.to_string(), value: value.to_string(), must: must.to_string() }
+        Self { argument: printable(argument), value: printable(value), must: must.to_string() }
     }
+}
+
+/// Characters of a value that are shown.
+const SHOWN: usize = 120;
+
+fn printable(text: impl Display) -> String {
+    let text = text.to_string();
+    if text.trim() != text || text.is_empty() {
+        return format!("{text:?}").chars().take(SHOWN).collect();
+    }
+    let plain = |c: char| {
+        if c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric() {
+            c.to_string()
+        } else {
+            c.escape_default().to_string()
+        }
+    };
+    let shown: String = text.chars().take(SHOWN).map(plain).collect();
+    if text.chars().count() > SHOWN { shown + "..." } else { shown }
 }
 
 /// `Ok` where `holds`, else an [`Invalid`] of the three.

@@ -110,7 +110,7 @@ impl Outputs<'_> {
     /// The first tensor that is not as `problem` says.
     pub fn check(&self, problem: &Problem) -> Result<()> {
         let wanted = problem.sizes();
-        let outputs = Sizes { q_out: self.q_out.len(), kv_cache: self.kv_cache.len(), ..wanted };
+        let outputs = Sizes { q_out: self.q_out.len(), kv_cache: self.kv_cache.len(), ..*wanted };
         wanted.check(outputs.named().map(|(_, bytes)| bytes), true)
     }
 }

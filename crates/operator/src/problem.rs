@@ -1,6 +1,6 @@
 use crate::{
-    CacheLayout, Fp8, HEAD_DIM, Half, Index, QuantFrom, ROPE_DIM, Result, RotaryLayout, RotaryType,
-    Rounding, Sizes, error::require,
+    CacheLayout, Fp8, HEAD_DIM, Half, Index, Invalid, QuantFrom, ROPE_DIM, Result, RotaryLayout,
+    RotaryType, Rounding, Sizes, error::require,
 };
 use std::ops::Deref;
 
@@ -144,12 +144,15 @@ impl Key {
 /// # Ok::<(), Invalid>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Problem(Spec);
+pub struct Problem {
+    spec: Spec,
+    sizes: Sizes,
+}
 
 impl Deref for Problem {
     type Target = Spec;
     fn deref(&self) -> &Spec {
-        &self.0
+        &self.spec
     }
 }
 
@@ -177,25 +180,10 @@ impl Spec {
         )?;
         self.query.iter().try_for_each(|query| query.validate(&self))?;
         self.key.iter().try_for_each(|key| key.validate(&self))?;
-        Ok(Problem(self))
-    }
-
-    /// Bytes of every tensor of the call.
-    pub fn sizes(&self) -> Sizes {
-        Sizes::new(self)
-    }
-
-    /// Bytes of `q_out`, which the caller may own: `tokens * padded_heads * 512` values.
-    pub fn q_out_bytes(&self) -> usize {
-        self.query.map_or(0, |query| {
-            let value = if query.scale.is_some() { 1 } else { 2 };
-            self.tokens * query.padded_heads * HEAD_DIM * value
-        })
-    }
-
-    /// Bytes of `kv_cache`.
-    pub fn cache_bytes(&self) -> usize {
-        self.key.map_or(0, |key| key.cache.bytes())
+        let sizes = Sizes::new(&self);
+        let too_large =
+            || Invalid::new("the problem", "too large", "of tensors whose bytes can be counted");
+        Ok(Problem { spec: self, sizes: sizes.ok_or_else(too_large)? })
     }
 
     /// The FP8 format of the call: the cache's.
@@ -209,6 +197,23 @@ impl Spec {
     }
 }
 
+impl Problem {
+    /// Bytes of every tensor of the call.
+    pub const fn sizes(&self) -> &Sizes {
+        &self.sizes
+    }
+
+    /// Bytes of `q_out`, which the caller may own: `tokens * padded_heads * 512` values.
+    pub const fn q_out_bytes(&self) -> usize {
+        self.sizes.q_out
+    }
+
+    /// Bytes of `kv_cache`.
+    pub const fn cache_bytes(&self) -> usize {
+        self.sizes.kv_cache
+    }
+}
+
 impl Query {
     fn validate(&self, spec: &Spec) -> Result<()> {
         require(self.heads > 0, "the head count of q", 0, "1 or more")?;
@@ -218,12 +223,13 @@ impl Query {
             self.padded_heads,
             format_args!("at least the {} heads of q", self.heads),
         )?;
+        require(self.padded_heads < MAX_ROWS, "padded_heads", self.padded_heads, "below 2^31 - 1")?;
         let rows = (self.padded_heads + 1).checked_mul(spec.tokens);
         require(
             rows.is_some_and(|rows| rows <= MAX_ROWS),
             "q_out",
             format_args!("{} tokens of {} heads", spec.tokens, self.padded_heads),
-            "less than 2^31 rows",
+            "less than 2^31 rows, with one of the key for each token",
         )?;
         require(
             self.rounding == Rounding::None || (self.norm && self.rope),
@@ -242,7 +248,7 @@ impl Query {
                 stride.is_multiple_of(8) && stride / 8 < u32::MAX as usize,
                 format_args!("the {name} stride of q"),
                 stride,
-                "a multiple of 8 values (16 bytes)",
+                "a multiple of 8 values (16 bytes), below 2^35",
             )?;
         }
         Ok(())
@@ -283,7 +289,7 @@ impl Key {
             stride.is_multiple_of(8) && stride / 8 < u32::MAX as usize,
             "the row stride of kv",
             stride,
-            "a multiple of 8 values (16 bytes)",
+            "a multiple of 8 values (16 bytes), below 2^35",
         )
     }
 }

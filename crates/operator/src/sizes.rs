@@ -15,25 +15,28 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// The sizes that a call's tensors have.
-    pub(crate) fn new(spec: &Spec) -> Self {
+    /// The sizes that a call's tensors have; `None` where one cannot be counted.
+    pub(crate) fn new(spec: &Spec) -> Option<Self> {
         let tokens = spec.tokens;
-        let q = spec.query.map_or(0, |query| {
+        let (mut q, mut q_out) = (0, 0);
+        if let Some(query) = spec.query {
             let strides = query.strides.unwrap_or(Strides::dense(query.heads));
-            extent(&[(tokens, strides.token), (query.heads, strides.head)])
-        });
-        let row_stride = spec.key.and_then(|key| key.row_stride).unwrap_or(HEAD_DIM);
-        let norm = spec.key.and_then(|key| key.norm);
-        Self {
-            q,
-            kv: spec.key.map_or(0, |_| extent(&[(tokens, row_stride)])),
-            kv_norm_weight: norm.map_or(0, |_| HEAD_DIM * 2),
-            positions: tokens * spec.positions.bytes(),
-            slot_mapping: spec.key.map_or(0, |key| key.slots * key.slot_type.bytes()),
-            cos_sin_cache: spec.table.rows * spec.table_row_bytes(),
-            q_out: spec.q_out_bytes(),
-            kv_cache: spec.cache_bytes(),
+            q = extent(&[(tokens, strides.token), (query.heads, strides.head)])?;
+            let value = if query.scale.is_some() { 1 } else { 2 };
+            q_out = tokens.checked_mul(query.padded_heads)?.checked_mul(HEAD_DIM * value)?;
         }
+        let (mut kv, mut kv_norm_weight, mut slot_mapping, mut kv_cache) = (0, 0, 0, 0);
+        if let Some(key) = spec.key {
+            kv = extent(&[(tokens, key.row_stride.unwrap_or(HEAD_DIM))])?;
+            kv_norm_weight = key.norm.map_or(0, |_| HEAD_DIM * 2);
+            slot_mapping = key.slots.checked_mul(key.slot_type.bytes())?;
+            kv_cache = key.cache.num_blocks.checked_mul(key.cache.block_stride)?;
+        }
+        let positions = tokens.checked_mul(spec.positions.bytes())?;
+        let cos_sin_cache = spec.table.rows.checked_mul(spec.table_row_bytes())?;
+        let sizes =
+            Self { q, kv, kv_norm_weight, positions, slot_mapping, cos_sin_cache, q_out, kv_cache };
+        sizes.named().iter().all(|&(_, bytes)| isize::try_from(bytes).is_ok()).then_some(sizes)
     }
 
     /// Names and sizes, in the order of the fields.
@@ -71,10 +74,11 @@ impl Sizes {
 
 /// Bytes from the first to the last row of 16-bit values, given how many rows there are and how far
 /// apart, in values, in each dimension.
-fn extent(dimensions: &[(usize, usize)]) -> usize {
-    if dimensions.iter().any(|&(count, _)| count == 0) {
-        return 0;
+fn extent(dimensions: &[(usize, usize)]) -> Option<usize> {
+    let mut values = HEAD_DIM;
+    for &(count, stride) in dimensions {
+        let Some(steps) = count.checked_sub(1) else { return Some(0) };
+        values = values.checked_add(steps.checked_mul(stride)?)?;
     }
-    let last: usize = dimensions.iter().map(|&(count, stride)| (count - 1) * stride).sum();
-    (last + HEAD_DIM) * 2
+    values.checked_mul(2)
 }

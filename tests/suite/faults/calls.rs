@@ -215,7 +215,16 @@ fn fault_14_strided_rows_are_honoured_or_refused() {
     let error = strided(516).validate().expect_err("rows of 16 bytes are needed");
     assert_eq!(
         error.to_string(),
-        "the row stride of kv is 516; it must be a multiple of 8 values (16 bytes)"
+        "the row stride of kv is 516; it must be a multiple of 8 values (16 bytes), below 2^35"
+    );
+    // A stride so large that the size of kv wraps.
+    let far = Key { row_stride: Some(1 << 34), ..Key::new(2, cache(4, 3)) };
+    let error = Spec { tokens: (1 << 29) + 1, query: None, key: Some(far), ..spec(6) }.validate();
+    assert!(
+        error
+            .expect_err("bytes beyond counting")
+            .to_string()
+            .starts_with("the problem is too large")
     );
     // What is dense in the file but not in the problem does not fit.
     let dense =
