@@ -15,7 +15,7 @@ use mla_prologue_operator::{HEAD_DIM, Inputs, Invalid, LANES, Outputs, Problem, 
 /// The buffers of one call on a device. What the problem has no use for is `None`.
 ///
 /// Their layouts are those of [`Inputs`] and [`Outputs`]. `q_out` is the caller's own: its size is
-/// [`Spec::q_out_bytes`](mla_prologue_operator::Spec::q_out_bytes), and every byte of it is written.
+/// [`Problem::q_out_bytes`], and every byte of it is written.
 /// `kv_cache` is updated in place.
 #[derive(Clone, Debug)]
 pub struct Buffers {

@@ -56,7 +56,7 @@ struct Zero {
 }
 
 impl Workspace {
-    /// A buffer of that many bytes: [`Spec::q_out_bytes`](mla_prologue_operator::Spec::q_out_bytes) of
+    /// A buffer of that many bytes: [`Problem::q_out_bytes`] of
     /// the largest problem that it is for.
     pub fn new(device: &Device, bytes: usize) -> Self {
         Self { buffer: device.client().empty(bytes.max(16)), zero: None, used: 0 }
