@@ -96,12 +96,12 @@ pub fn lint(features: &[String]) -> Result {
     run(build("doc", features)
         .args(["--workspace", "--no-deps"])
         .env("RUSTDOCFLAGS", "--deny warnings"))?;
-    for (tool, words) in [
-        ("cargo-deny", &["deny", "check", "bans", "licenses", "sources"][..]),
-        ("cargo-machete", &["machete"]),
-    ] {
+    // Called by their own names: under `cargo run`, cargo-machete does not see that it is a subcommand.
+    for (tool, words) in
+        [("cargo-deny", &["check", "bans", "licenses", "sources"][..]), ("cargo-machete", &[])]
+    {
         if exists(tool) {
-            run(cargo().args(words))?;
+            run(Command::new(tool).args(words).current_dir(root()))?;
         } else {
             eprintln!(
                 "lint: {tool} is not installed, so it was not run (cargo install --locked {tool})"
