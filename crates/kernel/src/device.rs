@@ -34,6 +34,11 @@ impl Runtime {
         }
     }
 
+    /// The name of its device of that number; there is one CPU.
+    fn device_name(self, index: usize) -> String {
+        if self == Self::Cpu { self.to_string() } else { format!("{self}:{index}") }
+    }
+
     /// Is it compiled into this program?
     pub const fn is_linked(self) -> bool {
         match self {
@@ -131,7 +136,7 @@ impl Device {
                 if software {
                     return Err("it is software: name it to use it".into());
                 }
-                Self::start(&format!("{runtime}:0"), runtime, &device)
+                Self::start(&runtime.device_name(0), runtime, &device)
             });
             match found {
                 Ok(device) => return Ok(device),
@@ -145,9 +150,8 @@ impl Device {
     pub fn list() -> Vec<Listing> {
         let mut listings = Vec::new();
         for runtime in Runtime::ALL {
-            let several = runtime != Runtime::Cpu;
             for index in 0.. {
-                let name = if several { format!("{runtime}:{index}") } else { runtime.to_string() };
+                let name = runtime.device_name(index);
                 let found = Self::of_runtime(runtime, index);
                 if index > 0 && found.is_err() {
                     break;
@@ -158,9 +162,6 @@ impl Device {
                     state: state.map_err(|reason| Error::unavailable(&name, reason)),
                     name,
                 });
-                if !several {
-                    break;
-                }
             }
         }
         listings
