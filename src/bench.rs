@@ -75,6 +75,9 @@ impl Shape {
     /// # Errors
     /// What makes no sense.
     pub fn check(&self) -> Result<(), Invalid> {
+        if self.tokens == 0 {
+            return Err(Invalid::new("the token count", 0, "1 or more: there is nothing to time"));
+        }
         let problem = self.case().spec.validate()?;
         let bytes: usize = problem.sizes().named().iter().map(|&(_, bytes)| bytes).sum();
         if bytes <= MOST {
@@ -127,7 +130,8 @@ pub fn time(device: &Device, shape: Shape, known_zero: bool) -> Result<Timing> {
     let call = shape.case().call()?;
     let client = device.client();
     let mut buffers = Buffers::upload(client, &call.problem, &call.inputs());
-    buffers.kv_cache = Some(client.create_from_slice(&call.kv_cache));
+    let kv_cache = client.create_from_slice(&call.kv_cache);
+    buffers.kv_cache = Some(kv_cache.clone());
     let mut workspace = Workspace::new(device, call.problem.q_out_bytes());
     if !known_zero {
         buffers.q_out = Some(client.empty(call.problem.q_out_bytes()));
@@ -146,11 +150,7 @@ pub fn time(device: &Device, shape: Shape, known_zero: bool) -> Result<Timing> {
             Some(q_out) => read(client, q_out, call.problem.q_out_bytes())?,
             None => workspace.read(device)?,
         },
-        kv_cache: read(
-            client,
-            buffers.kv_cache.as_ref().unwrap_or(&buffers.positions),
-            call.kv_cache.len(),
-        )?,
+        kv_cache: read(client, &kv_cache, call.kv_cache.len())?,
     };
     check(&call, &got, device)?;
     Ok(Timing { graph, stream, host, bytes: shape.bytes(!known_zero) })
@@ -290,8 +290,7 @@ fn read(client: &Client, handle: &Handle, bytes: usize) -> Result<Vec<u8>> {
 
 fn check(call: &Call, got: &Output, device: &Device) -> Result<()> {
     let want = call.run(&Target::Reference)?;
-    let rule = if device.runtime().is_exact() { Rule::Exact } else { Rule::Band };
-    let found = compare(call, &want, got, rule);
+    let found = compare(call, &want, got, Rule::of(device.runtime()));
     let Some(first) = found.first else { return Ok(()) };
     Err(Error::Device(DeviceError::Failed {
         doing: "computing what it was timed for",

@@ -1,4 +1,4 @@
-use crate::{Error, Result};
+use crate::{Error, Result, verify::Rule};
 use mla_prologue_kernel::Device;
 use mla_prologue_operator::{Inputs, Outputs, Problem};
 
@@ -68,11 +68,11 @@ impl Target {
         }
     }
 
-    /// Must its results equal the definition's in every bit?
-    pub fn is_exact(&self) -> bool {
+    /// How like the definition's its results must be.
+    pub fn rule(&self) -> Rule {
         match self {
-            Self::Reference => true,
-            Self::Device(device) => device.runtime().is_exact(),
+            Self::Reference => Rule::Exact,
+            Self::Device(device) => Rule::of(device.runtime()),
         }
     }
 
@@ -107,7 +107,7 @@ impl Call {
     /// Inputs that are not as the problem says, or a device that fails.
     pub fn run(&self, target: &Target) -> Result<Output> {
         let mut output = Output {
-            q_out: random_bytes("q_out", self.problem.q_out_bytes())?,
+            q_out: random_bytes(self.problem.q_out_bytes())?,
             kv_cache: self.kv_cache.clone(),
         };
         let outputs = Outputs { q_out: &mut output.q_out, kv_cache: &mut output.kv_cache };
@@ -116,14 +116,14 @@ impl Call {
     }
 }
 
-/// Random bytes for a tensor.
+/// Random bytes for `q_out`.
 ///
 /// # Errors
 /// More than the memory that is there.
-pub(crate) fn random_bytes(name: &str, count: usize) -> Result<Vec<u8>> {
+fn random_bytes(count: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let reserved = bytes.try_reserve_exact(count);
-    reserved.map_err(|_| Error::Memory { tensor: name.into(), bytes: count })?;
+    reserved.map_err(|_| Error::Memory { tensor: "q_out".into(), bytes: count })?;
     bytes.resize(count, 0);
     fastrand::Rng::with_seed(count as u64).fill(&mut bytes);
     Ok(bytes)

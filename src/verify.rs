@@ -1,6 +1,7 @@
 //! Comparison of what a call wrote with what the definition gives.
 
 use crate::{Call, Output};
+use mla_prologue_kernel::Runtime;
 use mla_prologue_operator::{CacheFormat, HEAD_DIM, Half, NOPE_DIM, Problem};
 use mla_prologue_reference::numbers::from_half;
 use std::ops::Range;
@@ -13,6 +14,13 @@ pub enum Rule {
     /// What rounding of division and square root reaches may be one unit in the last place off, in at
     /// most one value of a hundred: queries and RoPE values. Everything else is exact.
     Band,
+}
+
+impl Rule {
+    /// The rule for a device of this runtime.
+    pub fn of(runtime: Runtime) -> Self {
+        if runtime.is_exact() { Self::Exact } else { Self::Band }
+    }
 }
 
 /// What a comparison found.

@@ -35,11 +35,6 @@ impl Case {
     }
 }
 
-/// The whole catalogue: the base operator's matrix, then the modes.
-pub fn all() -> Vec<Case> {
-    [matrix(), modes()].concat()
-}
-
 impl std::fmt::Display for Case {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Spec { tokens, half, positions, table, query, key, .. } = self.spec;

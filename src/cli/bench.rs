@@ -81,11 +81,9 @@ fn parse(text: &str) -> Result<Shape, Invalid> {
     let Some(&[tokens, heads, padded_heads]) = numbers.as_deref() else {
         return Err(Invalid::new("--shape", text, must));
     };
-    let shape = Shape::new(tokens.max(1), heads, padded_heads);
+    let shape = Shape::new(tokens, heads, padded_heads);
     shape
-        .case()
-        .spec
-        .validate()
+        .check()
         .map_err(|error| Invalid::new("--shape", text, format_args!("{must} ({error})")))?;
     Ok(shape)
 }

@@ -37,7 +37,7 @@ pub fn verify(args: &args::Verify) -> Result<ExitCode> {
     let files = args.inputs.iter().map(|path| Ok((path.display().to_string(), file::read(path)?)));
     let files = files.collect::<Result<Vec<_>>>()?;
     let target = Target::open(&args.device.device)?;
-    let rule = if target.is_exact() { Rule::Exact } else { Rule::Band };
+    let rule = target.rule();
     let judged = if files.is_empty() {
         matrix(&target, rule)?
     } else {

@@ -1,6 +1,7 @@
 use super::{
     load,
     metadata::{Metadata, TENSORS},
+    unreadable,
 };
 use crate::{Call, Error, Result};
 use mla_prologue_operator::{
@@ -25,9 +26,6 @@ pub fn read(path: &Path) -> Result<Call> {
 /// # Errors
 /// The first thing in it that cannot be used.
 pub fn parse(bytes: &[u8]) -> Result<Call, Invalid> {
-    let unreadable = |error| {
-        Invalid::new("the file", format_args!("unreadable ({error})"), "a whole safetensors file")
-    };
     let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(unreadable)?;
     let none = HashMap::new();
     let named = metadata.metadata().as_ref().unwrap_or(&none);

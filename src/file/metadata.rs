@@ -143,13 +143,9 @@ impl<'a> Metadata<'a> {
         Ok(())
     }
 
+    /// What the file itself says, whatever its profile.
     fn get(&self, key: &str) -> Option<&'a str> {
         self.named.get(key).map(String::as_str)
-    }
-
-    /// Is this key in the file itself, not only in its profile?
-    fn is_named(&self, key: &str) -> bool {
-        self.named.contains_key(key)
     }
 
     /// The value of a key that has one of a few: the file's, else the profile's, else the first.
@@ -242,7 +238,7 @@ impl<'a> Metadata<'a> {
 
     /// Refuses a key that the file names where it means nothing.
     fn refuse(&self, useful: bool, key: &str, must: impl Display) -> Result<()> {
-        match self.get(key).filter(|_| self.is_named(key) && !useful) {
+        match self.get(key).filter(|_| !useful) {
             Some(value) => Err(Invalid::new(key, value, must)),
             None => Ok(()),
         }

@@ -9,6 +9,7 @@ pub use metadata::{KEYS, KeyInfo};
 
 use crate::{Error, Result};
 use mla_prologue_operator::Invalid;
+use safetensors::SafeTensorError;
 use std::{fs, io, path::Path};
 
 /// The bytes of an ordinary file. What never ends, as a device, is refused.
@@ -22,4 +23,9 @@ fn load(path: &Path) -> Result<Vec<u8>> {
         return Err(invalid("no ordinary file"));
     }
     fs::read(path).map_err(failed)
+}
+
+/// What the library cannot read.
+fn unreadable(error: SafeTensorError) -> Invalid {
+    Invalid::new("the file", format_args!("unreadable ({error})"), "a whole safetensors file")
 }

@@ -1,4 +1,4 @@
-use super::load;
+use super::{load, unreadable};
 use crate::{Error, Output, Result};
 use mla_prologue_operator::{HEAD_DIM, Half, Invalid, Problem};
 use safetensors::{Dtype, SafeTensors};
@@ -46,13 +46,6 @@ impl Output {
     }
 
     fn parse(bytes: &[u8], problem: &Problem) -> Result<Self, Invalid> {
-        let unreadable = |error| {
-            Invalid::new(
-                "the file",
-                format_args!("unreadable ({error})"),
-                "a whole safetensors file",
-            )
-        };
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(unreadable)?;
         let file = SafeTensors::deserialize(bytes).map_err(unreadable)?;
         let wanted = tensors(problem, &[], &[]);

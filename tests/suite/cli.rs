@@ -138,6 +138,8 @@ fn bad_input_is_named(#[case] draft: Draft, #[case] message: &str) {
 #[case::empty_path(&["run", "", "out"], 2, "(see --help)")]
 #[case::many_tokens(&["plan", "--tokens", "9223372036854775808"], 2, "tokens is 9223372036854775808; it must be few enough")]
 #[case::bad_shape(&["bench", "--shape", "1,2,1"], 2, "--shape is 1,2,1; it must be tokens, live heads and padded heads")]
+#[case::no_tokens(&["bench", "--shape", "0,16,64"], 2, "--shape is 0,16,64; it must be tokens, live heads and padded heads")]
+#[case::more_than_memory(&["bench", "--shape", "70000000,1,1"], 2, "bytes of tensors; it must be at most")]
 #[case::huge_shape(&["bench", "--shape", "1,1,18446744073709551615"], 2, "--shape is 1,1,18446744073709551615; it must be")]
 #[case::no_such_device(&["run", BASIC, "out", "--device", "tpu"], 2, "device is tpu; it must be auto, cpu, or")]
 #[case::bad_index(&["run", BASIC, "out", "--device", "cuda:x"], 2, "device is cuda:x; it must be")]

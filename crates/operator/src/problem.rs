@@ -243,15 +243,8 @@ impl Query {
             check_scale("q_scale", scale)?;
         }
         let Some(Strides { token, head }) = self.strides else { return Ok(()) };
-        for (name, stride) in [("token", token), ("head", head)] {
-            require(
-                stride.is_multiple_of(8) && stride / 8 < u32::MAX as usize,
-                format_args!("the {name} stride of q"),
-                stride,
-                "a multiple of 8 values (16 bytes), below 2^35",
-            )?;
-        }
-        Ok(())
+        check_stride("the token stride of q", token)?;
+        check_stride("the head stride of q", head)
     }
 }
 
@@ -284,14 +277,18 @@ impl Key {
             self.quant_from,
             format_args!("absent with cache_format {}", format.name()),
         )?;
-        let stride = self.row_stride.unwrap_or(HEAD_DIM);
-        require(
-            stride.is_multiple_of(8) && stride / 8 < u32::MAX as usize,
-            "the row stride of kv",
-            stride,
-            "a multiple of 8 values (16 bytes), below 2^35",
-        )
+        check_stride("the row stride of kv", self.row_stride.unwrap_or(HEAD_DIM))
     }
+}
+
+/// Rows begin at a word of 16 bytes, and the kernel counts strides in these words, in 32 bits.
+fn check_stride(name: &str, stride: usize) -> Result<()> {
+    require(
+        stride.is_multiple_of(8) && stride / 8 < u32::MAX as usize,
+        name,
+        stride,
+        "a multiple of 8 values (16 bytes), below 2^35",
+    )
 }
 
 /// A scale and its reciprocal, which the values are multiplied by, must both be usable in f32.
