@@ -23,7 +23,7 @@ fn fused(criterion: &mut Criterion) {
             let buffers = Buffers {
                 q_out: Some(client.empty(call.problem.q_out_bytes())),
                 kv_cache: Some(client.create_from_slice(&call.kv_cache)),
-                ..Buffers::upload(client, &call.problem, &call.inputs())
+                ..Buffers::upload(&device, &call.problem, &call.inputs())
             };
             group.throughput(Throughput::Bytes(shape.bytes(true) as u64));
             group.bench_function(name(shape), |bencher| {

@@ -11,12 +11,7 @@ use crate::{
     },
     verify::{Rule, compare},
 };
-use cubecl::{
-    client::Client,
-    future::block_on,
-    prelude::*,
-    server::{Handle, ServerError},
-};
+use cubecl::{client::Client, future::block_on, prelude::*, server::ServerError};
 use std::time::{Duration, Instant};
 
 /// A problem to time: token count, live heads, padded heads.
@@ -129,7 +124,7 @@ impl Shape {
 pub fn time(device: &Device, shape: Shape, known_zero: bool) -> Result<Timing> {
     let call = shape.case().call()?;
     let client = device.client();
-    let mut buffers = Buffers::upload(client, &call.problem, &call.inputs());
+    let mut buffers = Buffers::upload(device, &call.problem, &call.inputs());
     let kv_cache = client.create_from_slice(&call.kv_cache);
     buffers.kv_cache = Some(kv_cache.clone());
     let mut workspace = Workspace::new(device, call.problem.q_out_bytes());
@@ -147,10 +142,10 @@ pub fn time(device: &Device, shape: Shape, known_zero: bool) -> Result<Timing> {
     let graph = time_graph(client, &mut queue)?;
     let got = Output {
         q_out: match &buffers.q_out {
-            Some(q_out) => read(client, q_out, call.problem.q_out_bytes())?,
+            Some(q_out) => device.read(q_out, call.problem.q_out_bytes())?,
             None => workspace.read(device)?,
         },
-        kv_cache: read(client, &kv_cache, call.kv_cache.len())?,
+        kv_cache: device.read(&kv_cache, call.kv_cache.len())?,
     };
     check(&call, &got, device)?;
     Ok(Timing { graph, stream, host, bytes: shape.bytes(!known_zero) })
@@ -279,13 +274,6 @@ fn time_graph(
 
 fn wait(client: &Client) -> Result<()> {
     Ok(block_on(client.sync()).map_err(|error| DeviceError::failed("running the kernel", error))?)
-}
-
-fn read(client: &Client, handle: &Handle, bytes: usize) -> Result<Vec<u8>> {
-    let read = client
-        .read_one(handle.clone())
-        .map_err(|error| DeviceError::failed("running the kernel", error))?;
-    Ok(read[..bytes].to_vec())
 }
 
 fn check(call: &Call, got: &Output, device: &Device) -> Result<()> {

@@ -24,6 +24,8 @@ mod call;
 pub mod catalogue;
 mod error;
 pub mod file;
+#[cfg(feature = "burn")]
+pub mod layer;
 pub mod verify;
 
 pub use call::{Call, Output, Target};

@@ -25,6 +25,9 @@ pub enum Command {
     Bench(Bench),
     /// Print the code that is generated for a target
     Source(Source),
+    /// Run a whole attention layer on a file
+    #[cfg(feature = "burn")]
+    Layer(Layer),
     /// Show what each rank of a tensor-parallel group holds
     Plan(Plan),
 }
@@ -86,6 +89,35 @@ pub struct Source {
     /// Convert 16-bit values by integer arithmetic, as on the CPU and Vulkan
     #[arg(long)]
     pub integer: bool,
+}
+
+#[cfg(feature = "burn")]
+#[derive(ClapArgs)]
+#[command(after_help = super::layer::HELP)]
+pub struct Layer {
+    /// The safetensors file to read
+    #[arg(value_name = "IN")]
+    pub input: PathBuf,
+    /// The safetensors file to write: y
+    #[arg(value_name = "OUT")]
+    pub output: PathBuf,
+    /// auto, cuda:0, rocm:0, vulkan:0 or cpu; several, separated by commas, are dealt out to the ranks
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub device: String,
+    /// Ranks of the tensor-parallel group
+    #[arg(long, value_name = "RANKS", default_value_t = 1)]
+    pub tp: usize,
+    /// The attention kernel, which decides how the heads are padded: flashmla, flashinfer, aiter or any
+    #[arg(long, default_value = "flashmla")]
+    pub backend: String,
+    /// What the cache holds: fp8 (fp8_ds_mla) or bf16 (rows_16bit)
+    #[arg(long, default_value = "fp8")]
+    pub cache: String,
+    /// Feed the second half of the tokens one by one
+    #[arg(long)]
+    pub decode: bool,
+    #[command(flatten)]
+    pub report: Report,
 }
 
 #[derive(ClapArgs)]

@@ -3,6 +3,8 @@
 mod args;
 mod bench;
 mod devices;
+#[cfg(feature = "burn")]
+mod layer;
 mod plan;
 mod report;
 mod run;
@@ -49,6 +51,8 @@ fn dispatch(args: Args) -> Result<ExitCode> {
         Command::Verify(args) => verify::verify(&args),
         Command::Bench(args) => bench::bench(&args).map(|()| ExitCode::SUCCESS),
         Command::Source(args) => source::source(&args).map(|()| ExitCode::SUCCESS),
+        #[cfg(feature = "burn")]
+        Command::Layer(args) => layer::layer(&args).map(|()| ExitCode::SUCCESS),
         Command::Plan(args) => plan::plan(&args).map(|()| ExitCode::SUCCESS),
     }
 }

@@ -6,14 +6,19 @@ use mla_prologue::{
 };
 use serde_json::json;
 
+/// The attention backend of that name.
+pub fn backend(name: &str) -> Result<AttentionBackend> {
+    let names = AttentionBackend::ALL.map(AttentionBackend::name).join(", ");
+    let unknown = || Invalid::new("--backend", name, format_args!("one of {names}"));
+    Ok(AttentionBackend::named(name).ok_or_else(unknown)?)
+}
+
 /// Shows what each rank of a tensor-parallel group holds.
 pub fn plan(args: &args::Plan) -> Result<()> {
     let names = Preset::ALL.map(|preset| preset.name).join(" or ");
     let preset =
         Preset::named(&args.model).ok_or_else(|| Invalid::new("--model", &args.model, names))?;
-    let names = AttentionBackend::ALL.map(AttentionBackend::name).join(", ");
-    let backend = AttentionBackend::named(&args.backend)
-        .ok_or_else(|| Invalid::new("--backend", &args.backend, format_args!("one of {names}")))?;
+    let backend = backend(&args.backend)?;
     let plan = Plan::new(preset, args.tp, backend)?;
     let bytes = plan.q_out_bytes(args.tokens)?;
     let cache = plan.cache(64, 1)?;

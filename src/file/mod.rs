@@ -1,10 +1,15 @@
 //! Calls in files: the safetensors files that the command line reads and writes.
 
 mod input;
+#[cfg(feature = "burn")]
+mod layer;
 mod metadata;
 mod output;
+mod write;
 
 pub use input::{parse, read};
+#[cfg(feature = "burn")]
+pub use layer::{LayerFile, write_layer};
 pub use metadata::{KEYS, KeyInfo};
 
 use crate::{Error, Result};

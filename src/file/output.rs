@@ -1,38 +1,19 @@
-use super::{load, unreadable};
+use super::{
+    load, unreadable,
+    write::{Tensor, write},
+};
 use crate::{Error, Output, Result};
 use mla_prologue_operator::{HEAD_DIM, Half, Invalid, Problem};
 use safetensors::{Dtype, SafeTensors};
-use std::{
-    collections::BTreeMap,
-    fs,
-    io::{self, Write},
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-};
-
-/// A tensor of the file: its name, type, shape and bytes.
-type Tensor<'a> = (&'static str, Dtype, Vec<usize>, &'a [u8]);
+use std::{collections::BTreeMap, path::Path};
 
 impl Output {
-    /// Writes the file under a temporary name and renames it, so that a failure leaves none. Equal outputs
-    /// give equal files.
+    /// Writes the file whole, or not at all. Equal outputs give equal files.
     ///
     /// # Errors
     /// A path that is something other than a file, or a file that cannot be written.
     pub fn write(&self, path: &Path, problem: &Problem) -> Result<()> {
-        let path = &destination(path)?;
-        let failed = |error: io::Error| Error::file("write", path, error.kind());
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let mut file = tempfile::Builder::new()
-            .prefix(".mla-prologue-")
-            .permissions(fs::Permissions::from_mode(0o666))
-            .tempfile_in(folder.unwrap_or(Path::new(".")))
-            .map_err(failed)?;
-        let tensors = tensors(problem, &self.q_out, &self.kv_cache);
-        file.write_all(&header(problem, &tensors)).map_err(failed)?;
-        tensors.iter().try_for_each(|(.., bytes)| file.write_all(bytes)).map_err(failed)?;
-        file.persist(path).map_err(|error| failed(error.error))?;
-        Ok(())
+        write(path, &metadata(problem), &tensors(problem, &self.q_out, &self.kv_cache))
     }
 
     /// Reads what somebody's call for `problem` wrote.
@@ -81,16 +62,6 @@ impl Output {
     }
 }
 
-/// Where to write: a link's target, or the path itself, unless it is something that is no file.
-fn destination(path: &Path) -> Result<PathBuf> {
-    let Ok(resolved) = fs::canonicalize(path) else { return Ok(path.to_owned()) };
-    if resolved.is_file() {
-        return Ok(resolved);
-    }
-    let is = if resolved.is_dir() { "a folder" } else { "no ordinary file" };
-    Err(Error::input(path, Invalid::new("OUT", is, "a file, or nothing yet")))
-}
-
 /// The tensors of the file.
 fn tensors<'a>(problem: &Problem, q_out: &'a [u8], kv_cache: &'a [u8]) -> Vec<Tensor<'a>> {
     let mut tensors = Vec::new();
@@ -107,23 +78,6 @@ fn tensors<'a>(problem: &Problem, q_out: &'a [u8], kv_cache: &'a [u8]) -> Vec<Te
         tensors.push(("kv_cache", Dtype::U8, shape, kv_cache));
     }
     tensors
-}
-
-/// The header of the file: its length, then JSON padded to a multiple of 8. The library's own writer puts
-/// metadata in random order.
-fn header(problem: &Problem, tensors: &[Tensor]) -> Vec<u8> {
-    let mut entries = serde_json::Map::new();
-    entries.insert("__metadata__".into(), serde_json::json!(metadata(problem)));
-    let mut end = 0;
-    for (name, dtype, shape, bytes) in tensors {
-        let start = end;
-        end += bytes.len();
-        let entry = serde_json::json!({"dtype": dtype.to_string(), "shape": shape, "data_offsets": [start, end]});
-        entries.insert((*name).into(), entry);
-    }
-    let mut json = serde_json::Value::Object(entries).to_string().into_bytes();
-    json.resize(json.len().next_multiple_of(8), b' ');
-    [&(json.len() as u64).to_le_bytes(), json.as_slice()].concat()
 }
 
 /// What a reader of the tensors must know.

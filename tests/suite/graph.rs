@@ -32,7 +32,7 @@ fn replay(device: &Device) {
     let buffers = Buffers {
         q_out: Some(client.empty(first.problem.q_out_bytes())),
         kv_cache: Some(client.create_from_slice(&first.kv_cache)),
-        ..Buffers::upload(client, &first.problem, &first.inputs())
+        ..Buffers::upload(device, &first.problem, &first.inputs())
     };
     client.graph_prepare().expect("a capture can be prepared");
     launch(device, &first.problem, &buffers).expect("the warm-up is queued");

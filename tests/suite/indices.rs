@@ -27,7 +27,7 @@ fn a_slot_past_the_cache_is_not_inserted(#[case] slot: i64) {
         let buffers = Buffers {
             q_out: Some(q_out),
             kv_cache: Some(cache.clone()),
-            ..Buffers::upload(device.client(), &call.problem, &call.inputs())
+            ..Buffers::upload(&device, &call.problem, &call.inputs())
         };
         launch(&device, &call.problem, &buffers).expect("the indices are not looked at");
         let got = device.client().read_one(cache).expect("the device runs");
@@ -65,7 +65,7 @@ fn a_position_outside_the_table_is_not_rotated(#[case] position: i64) {
         let buffers = Buffers {
             q_out: Some(q_out.clone()),
             kv_cache: Some(cache.clone()),
-            ..Buffers::upload(client, &call.problem, &call.inputs())
+            ..Buffers::upload(&device, &call.problem, &call.inputs())
         };
         launch(&device, &call.problem, &buffers).expect("the indices are not looked at");
         let [got, cache] =

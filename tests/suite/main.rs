@@ -5,8 +5,13 @@ mod cli;
 mod encoders;
 mod faults;
 mod files;
+mod gather;
 mod graph;
 mod indices;
+#[cfg(feature = "burn")]
+mod layer;
+#[cfg(feature = "burn")]
+mod op;
 mod source;
 mod support;
 mod workspace;

@@ -39,7 +39,7 @@ fn check(steps: &[Step]) {
             let call = case.call().expect("a sensible case");
             let buffers = Buffers {
                 kv_cache: Some(device.client().create_from_slice(&call.kv_cache)),
-                ..Buffers::upload(device.client(), &call.problem, &call.inputs())
+                ..Buffers::upload(&device, &call.problem, &call.inputs())
             };
             workspace.launch(&device, &call.problem, &buffers).expect("the call is queued");
             let got = workspace.read(&device).expect("the device runs");
@@ -95,7 +95,7 @@ fn a_call_finds_its_zeros_only_where_they_are() {
             assert_eq!(workspace.pads_are_zero(&call.problem), zero, "{step:?}");
             let buffers = Buffers {
                 kv_cache: Some(device.client().create_from_slice(&call.kv_cache)),
-                ..Buffers::upload(device.client(), &call.problem, &call.inputs())
+                ..Buffers::upload(&device, &call.problem, &call.inputs())
             };
             workspace.launch(&device, &call.problem, &buffers).expect("the call is queued");
         }
@@ -109,7 +109,7 @@ fn a_workspace_that_is_too_small_is_refused() {
         let call = Case { spec: spec(4), data: Data::Ordinary, slots: Slots::Shuffled, seed: 0 };
         let call = call.call().expect("a sensible case");
         let mut workspace = Workspace::new(&device, call.problem.q_out_bytes() - 1);
-        let buffers = Buffers::upload(device.client(), &call.problem, &call.inputs());
+        let buffers = Buffers::upload(&device, &call.problem, &call.inputs());
         let error =
             workspace.launch(&device, &call.problem, &buffers).expect_err("one byte is missing");
         assert!(error.to_string().contains("at least the 32768 bytes of q_out"), "{error}");

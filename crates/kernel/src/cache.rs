@@ -15,27 +15,36 @@ use mla_prologue_operator::{CacheFormat, LANE_RUN, LANES, NOPE_DIM, PadScaleByte
 #[derive(CubeType, Clone, Copy)]
 pub struct Slot {
     /// Where the data of the slot begins, in words of 8 bytes.
-    data: usize,
+    pub data: usize,
     /// Where its scales begin.
-    scales: usize,
+    pub scales: usize,
 }
 
-/// Finds a slot: token `slot % block_size` of block `slot / block_size`.
+/// Finds a slot: a token of a block.
 #[cube]
 pub fn locate(
-    slot: u32,
+    block: u32,
+    token: u32,
     block_size: u32,
     block_stride: u32,
     #[comptime] format: CacheFormat,
 ) -> Slot {
-    let start = (slot / block_size) as usize * block_stride as usize;
-    let token = (slot % block_size) as usize;
+    let start = block as usize * block_stride as usize;
+    let token = token as usize;
     let data_words = comptime!(format.data_bytes() / 8);
     let scale_words = comptime!(format.scale_bytes() / 8);
     Slot {
         data: start + token * data_words,
         scales: start + block_size as usize * data_words + token * scale_words,
     }
+}
+
+/// The scale of a slot's quantization block.
+#[cube]
+pub fn scale(cache: &[HalfWord], slot: &Slot, block: usize) -> f32 {
+    let word = cache[slot.scales + block / 8];
+    let bytes = select(block % 8 < 4, word.extract(0usize), word.extract(1usize));
+    quant::decode_scale(bytes >> ((8 * (block % 4)) as u32) & 0xFF)
 }
 
 /// Stores a row of a key. No other byte of the cache changes.

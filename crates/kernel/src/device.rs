@@ -4,6 +4,7 @@ use crate::{Error, Result, Strategy};
 use cubecl::{
     client::Client,
     device::{WgpuDevice, WgpuDeviceKind},
+    server::Handle,
 };
 use std::{fmt, panic};
 
@@ -80,6 +81,7 @@ impl fmt::Display for Runtime {
 pub struct Device {
     name: String,
     runtime: Runtime,
+    device: cubecl::Device,
     client: Client,
     strategy: Strategy,
 }
@@ -127,6 +129,28 @@ impl Device {
         Self::of_runtime(runtime, index)
             .and_then(|(device, _)| Self::start(name, runtime, &device))
             .map_err(|reason| Error::unavailable(name, reason))
+    }
+
+    /// The device that CubeCL, or a framework above it, knows by another name.
+    ///
+    /// # Errors
+    /// A device that cannot be used here, or of a runtime that is not supported.
+    pub fn of(device: &cubecl::Device) -> Result<Self> {
+        let (runtime, name) = match device {
+            cubecl::Device::Cuda(device) => {
+                (Runtime::Cuda, Runtime::Cuda.device_name(device.index))
+            }
+            cubecl::Device::Hip(device) => (Runtime::Rocm, Runtime::Rocm.device_name(device.index)),
+            cubecl::Device::Wgpu(device) => (Runtime::Vulkan, format!("{:?}", device.kind)),
+            cubecl::Device::Cpu(_) => (Runtime::Cpu, Runtime::Cpu.to_string()),
+            other => {
+                return Err(Error::unavailable(
+                    format!("{other:?}"),
+                    "its runtime is not supported",
+                ));
+            }
+        };
+        Self::start(&name, runtime, device).map_err(|reason| Error::unavailable(name, reason))
     }
 
     fn open_best() -> Result<Self> {
@@ -182,6 +206,29 @@ impl Device {
         &self.client
     }
 
+    /// CubeCL's name of the device, which Burn's device is made of.
+    pub fn cubecl(&self) -> &cubecl::Device {
+        &self.device
+    }
+
+    /// Copies bytes to the device, where a buffer of none cannot be.
+    pub fn upload(&self, bytes: &[u8]) -> Handle {
+        self.client.create_from_slice(if bytes.is_empty() { &[0; 16] } else { bytes })
+    }
+
+    /// Reads the first `bytes` bytes of a buffer back, once what was queued before is done.
+    ///
+    /// # Errors
+    /// A device that failed, at this or at what was queued before.
+    pub fn read(&self, buffer: &Handle, bytes: usize) -> Result<Vec<u8>> {
+        if bytes == 0 {
+            return Ok(Vec::new());
+        }
+        let rest = buffer.size_in_used() - bytes as u64;
+        let result = self.client.read_one(buffer.clone().offset_end(rest));
+        Ok(result.map_err(|error| Error::failed("running the kernel", error))?.to_vec())
+    }
+
     /// How the kernel is laid out on it.
     pub fn strategy(&self) -> Strategy {
         self.strategy
@@ -235,7 +282,7 @@ impl Device {
     fn start(name: &str, runtime: Runtime, device: &cubecl::Device) -> Result<Self, String> {
         let client = caught(|| device.client())?;
         let strategy = Strategy::new(runtime, client.properties());
-        Ok(Self { name: name.to_owned(), runtime, client, strategy })
+        Ok(Self { name: name.to_owned(), runtime, device: device.clone(), client, strategy })
     }
 }
 

@@ -165,7 +165,8 @@ fn key_row(
             }
             rope::rotate(&mut x, table, position as usize, blueprint);
             let slot = cache::locate(
-                slot,
+                slot / scalars.block_size,
+                slot % scalars.block_size,
                 scalars.block_size,
                 scalars.block_stride,
                 comptime!(key.format),

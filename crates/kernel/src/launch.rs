@@ -1,7 +1,7 @@
 //! Buffers in, kernel out.
 
 use crate::{
-    Device, Error, Result,
+    Device, Result,
     blueprint::{Blueprint, Lanes, Pads, QueryBlueprint},
     kernel::{ScalarsLaunch, prologue},
 };
@@ -46,42 +46,35 @@ pub struct Buffers {
 pub fn run(device: &Device, problem: &Problem, inputs: &Inputs, outputs: Outputs) -> Result<()> {
     inputs.check(problem)?;
     outputs.check(problem)?;
-    let client = device.client();
-    let mut buffers = Buffers::upload(client, problem, inputs);
-    buffers.q_out = problem.query.map(|_| upload(client, outputs.q_out));
-    buffers.kv_cache = problem.key.map(|_| upload(client, outputs.kv_cache));
+    let mut buffers = Buffers::upload(device, problem, inputs);
+    buffers.q_out = problem.query.map(|_| device.upload(outputs.q_out));
+    buffers.kv_cache = problem.key.map(|_| device.upload(outputs.kv_cache));
     launch(device, problem, &buffers)?;
     for (handle, bytes) in [(buffers.q_out, outputs.q_out), (buffers.kv_cache, outputs.kv_cache)] {
-        let Some(handle) = handle.filter(|_| !bytes.is_empty()) else { continue };
-        let result =
-            client.read_one(handle).map_err(|error| Error::failed("running the kernel", error))?;
-        bytes.copy_from_slice(&result[..bytes.len()]);
+        if let Some(handle) = handle {
+            bytes.copy_from_slice(&device.read(&handle, bytes.len())?);
+        }
     }
     Ok(())
 }
 
 impl Buffers {
     /// Copies the tensors that a call reads to the device. Those that it writes are `None`.
-    pub fn upload(client: &Client, problem: &Problem, inputs: &Inputs) -> Self {
-        let query = |bytes| problem.query.map(|_| upload(client, bytes));
-        let key = |bytes| problem.key.map(|_| upload(client, bytes));
+    pub fn upload(device: &Device, problem: &Problem, inputs: &Inputs) -> Self {
+        let query = |bytes| problem.query.map(|_| device.upload(bytes));
+        let key = |bytes| problem.key.map(|_| device.upload(bytes));
         let norm = problem.key.and_then(|key| key.norm);
         Self {
             q: query(inputs.q),
             kv: key(inputs.kv),
-            kv_norm_weight: norm.map(|_| upload(client, inputs.kv_norm_weight)),
-            positions: upload(client, inputs.positions),
+            kv_norm_weight: norm.map(|_| device.upload(inputs.kv_norm_weight)),
+            positions: device.upload(inputs.positions),
             slot_mapping: key(inputs.slot_mapping),
-            cos_sin_cache: upload(client, inputs.cos_sin_cache),
+            cos_sin_cache: device.upload(inputs.cos_sin_cache),
             q_out: None,
             kv_cache: None,
         }
     }
-}
-
-/// Copies bytes to the device, where a buffer of none cannot be.
-fn upload(client: &Client, bytes: &[u8]) -> Handle {
-    client.create_from_slice(if bytes.is_empty() { &[0; 16] } else { bytes })
 }
 
 /// Queues the kernel on the device. Positions and slots are read there, when it runs, and **not
@@ -94,7 +87,21 @@ fn upload(client: &Client, bytes: &[u8]) -> Handle {
 /// # Errors
 /// A buffer that is missing, smaller than `problem` says, of another device, or not aligned to 16 bytes.
 pub fn launch(device: &Device, problem: &Problem, buffers: &Buffers) -> Result<()> {
-    launch_with(device, problem, buffers, &device.blueprint(problem, Pads::Written))
+    launch_with_pads(device, problem, buffers, Pads::Written)
+}
+
+/// [`launch`], where the added heads of `q_out` may be known to be zero: they are not touched then.
+/// [`Workspace`](crate::Workspace) knows it by itself.
+///
+/// # Errors
+/// Those of [`launch`].
+pub fn launch_with_pads(
+    device: &Device,
+    problem: &Problem,
+    buffers: &Buffers,
+    pads: Pads,
+) -> Result<()> {
+    launch_blueprint(device, problem, buffers, &device.blueprint(problem, pads))
 }
 
 impl Device {
@@ -104,8 +111,7 @@ impl Device {
     }
 }
 
-/// [`launch`] of a given specialization.
-pub(crate) fn launch_with(
+fn launch_blueprint(
     device: &Device,
     problem: &Problem,
     buffers: &Buffers,
@@ -118,7 +124,7 @@ pub(crate) fn launch_with(
         return Ok(());
     }
     let client = device.client();
-    let (count, dim) = grid(client, rows, blueprint);
+    let (count, dim) = grid(client, rows, blueprint.lanes, blueprint.rows_per_cube);
     let out_words = blueprint.out_words();
     // What a call has no use for is never touched: any buffer will do.
     let handle = |buffer: &Option<Handle>| buffer.clone().unwrap_or(buffers.positions.clone());
@@ -150,7 +156,6 @@ pub(crate) fn launch_with(
     Ok(())
 }
 
-/// Every buffer that the call uses must be there, of this device, aligned, and large enough.
 fn check(device: &Device, buffers: &Buffers, sizes: &Sizes) -> Result<()> {
     let handles = [
         buffers.q.as_ref(),
@@ -162,20 +167,36 @@ fn check(device: &Device, buffers: &Buffers, sizes: &Sizes) -> Result<()> {
         buffers.q_out.as_ref(),
         buffers.kv_cache.as_ref(),
     ];
-    for ((name, _), handle) in sizes.named().into_iter().zip(handles) {
-        let Some(handle) = handle else { continue };
-        if handle.service != device.client().service_id() {
-            let must = format!("a buffer of {}", device.name());
-            return Err(Invalid::new(name, "a buffer of another device", must).into());
-        }
-        let offset = handle.offset_start.unwrap_or(0);
-        if !offset.is_multiple_of(ALIGNMENT) {
-            let must = format!("a multiple of {ALIGNMENT} bytes");
-            return Err(Invalid::new(format_args!("the offset of {name}"), offset, must).into());
-        }
+    let named = sizes.named().into_iter().zip(handles);
+    named
+        .into_iter()
+        .try_for_each(|((name, bytes), handle)| check_buffer(device, name, handle, bytes))
+}
+
+/// A buffer that is used, if only in part, must be there, of this device, aligned, and large enough.
+pub(crate) fn check_buffer(
+    device: &Device,
+    name: &str,
+    buffer: Option<&Handle>,
+    bytes: usize,
+) -> Result<()> {
+    let size = buffer.map_or(0, |buffer| buffer.size_in_used() as usize);
+    if size < bytes {
+        let must = format!("at least {bytes} bytes");
+        let name = format_args!("the size of {name}");
+        return Err(Invalid::new(name, format_args!("{size} bytes"), must).into());
     }
-    let size = |handle: Option<&Handle>| handle.map_or(0, |handle| handle.size_in_used() as usize);
-    Ok(sizes.check(handles.map(size), false)?)
+    let Some(buffer) = buffer else { return Ok(()) };
+    if buffer.service != device.client().service_id() {
+        let must = format!("a buffer of {}", device.name());
+        return Err(Invalid::new(name, "a buffer of another device", must).into());
+    }
+    let offset = buffer.offset_start.unwrap_or(0);
+    if !offset.is_multiple_of(ALIGNMENT) {
+        let must = format!("a multiple of {ALIGNMENT} bytes");
+        return Err(Invalid::new(format_args!("the offset of {name}"), offset, must).into());
+    }
+    Ok(())
 }
 
 /// Buffers begin at a word.
@@ -191,17 +212,22 @@ fn rows(problem: &Problem, blueprint: &Blueprint) -> usize {
 }
 
 /// Cubes for that many rows, spread over two dimensions where one does not hold them.
-fn grid(client: &Client, rows: usize, blueprint: &Blueprint) -> (CubeCount, CubeDim) {
-    let cubes = rows.div_ceil(blueprint.rows_per_cube as usize) as u32;
+pub(crate) fn grid(
+    client: &Client,
+    rows: usize,
+    lanes: Lanes,
+    rows_per_cube: u32,
+) -> (CubeCount, CubeDim) {
+    let cubes = rows.div_ceil(rows_per_cube as usize) as u32;
     let x = cubes.min(client.properties().hardware.max_cube_count.0);
-    (CubeCount::Static(x, cubes.div_ceil(x), 1), cube_dim(blueprint))
+    (CubeCount::Static(x, cubes.div_ceil(x), 1), cube_dim(lanes, rows_per_cube))
 }
 
 /// The units of a cube.
-pub(crate) fn cube_dim(blueprint: &Blueprint) -> CubeDim {
-    match blueprint.lanes {
-        Lanes::Plane => CubeDim::new_2d(LANES as u32, blueprint.rows_per_cube),
-        Lanes::Unit => CubeDim::new_1d(blueprint.rows_per_cube),
+pub(crate) fn cube_dim(lanes: Lanes, rows_per_cube: u32) -> CubeDim {
+    match lanes {
+        Lanes::Plane => CubeDim::new_2d(LANES as u32, rows_per_cube),
+        Lanes::Unit => CubeDim::new_1d(rows_per_cube),
     }
 }
 

@@ -31,8 +31,10 @@
 
 mod blueprint;
 mod cache;
+mod convert;
 mod device;
 mod error;
+mod gather;
 mod kernel;
 mod lanes;
 mod launch;
@@ -46,8 +48,10 @@ mod words;
 mod workspace;
 
 pub use blueprint::{Blueprint, Conversion, KeyBlueprint, Lanes, Pads, QueryBlueprint};
+pub use convert::{launch_copy, launch_round, launch_widen};
 pub use device::{Device, Listing, Runtime};
 pub use error::{Error, Result};
-pub use launch::{Buffers, launch, run};
+pub use gather::{GatherBuffers, launch_gather};
+pub use launch::{Buffers, launch, launch_with_pads, run};
 pub use strategy::Strategy;
 pub use workspace::Workspace;

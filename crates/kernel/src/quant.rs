@@ -1,4 +1,4 @@
-//! Quantization to FP8 in integer arithmetic.
+//! Quantization to FP8 in integer arithmetic, and back.
 //!
 //! FNUZ needs no encoder of its own: a pattern stands for half of what it stands for in OCP E4M3, so
 //! its bytes are those of the doubled value. The differences are the NaN and the missing -0.
@@ -95,4 +95,42 @@ fn encode_magnitude(v: f32) -> u32 {
 #[cube]
 fn sign(v: f32) -> u32 {
     u32::reinterpret(v) >> 24 & 0x80
+}
+
+/// The scale that a scale byte stands for: 2^(byte - 127), or NaN.
+#[cube]
+pub fn decode_scale(byte: u32) -> f32 {
+    // 2^-127 is subnormal.
+    let bits = select(byte == 0, 0x0040_0000u32, byte << 23);
+    f32::reinterpret(select(byte == NAN_SCALE, comptime!(f32::NAN.to_bits()), bits))
+}
+
+/// Unpacks 8 FP8 values and multiplies them by their scale.
+#[cube]
+pub fn decode(word: HalfWord, scale: f32, x: &mut Array<f32>, at: usize, #[comptime] fp8: Fp8) {
+    #[unroll]
+    for i in 0..8usize {
+        let byte = word.extract(i / 4) >> comptime!(8 * (i % 4) as u32) & 0xFF;
+        x[at + i] = decode_byte(byte, fp8) * scale;
+    }
+}
+
+/// The value of an FP8 byte. FNUZ patterns stand for half of what they stand for in OCP E4M3.
+#[cube]
+fn decode_byte(byte: u32, #[comptime] fp8: Fp8) -> f32 {
+    let bias = comptime!(match fp8 {
+        Fp8::E4m3fn => 7u32,
+        Fp8::E4m3fnuz => 8u32,
+    });
+    let magnitude = byte & 0x7F;
+    let normal = (magnitude << 20) + comptime!((127 - bias) << 23);
+    // Below the smallest normal the mantissa counts steps of 2^(-bias - 2).
+    let step = comptime!(f32::from_bits((127 - bias - 2) << 23));
+    let subnormal = u32::reinterpret(f32::cast_from(magnitude) * step);
+    let finite = select(magnitude < 8, subnormal, normal) | (byte & 0x80) << 24;
+    let is_nan = match fp8 {
+        Fp8::E4m3fn => magnitude == 0x7F,
+        Fp8::E4m3fnuz => byte == 0x80,
+    };
+    f32::reinterpret(select(is_nan, comptime!(f32::NAN.to_bits()), finite))
 }

@@ -95,7 +95,7 @@ fn kernel(plane_size: u32, problem: &Problem, conversion: Conversion) -> prologu
     let strategy = Strategy { lanes, bf16: conversion, f16: conversion, rows_per_cube };
     let blueprint = Blueprint::new(problem, &strategy, Pads::Written);
     let settings = KernelSettings::new(
-        cube_dim(&blueprint).into(),
+        cube_dim(blueprint.lanes, blueprint.rows_per_cube).into(),
         ExecutionMode::Unchecked,
         AddressType::U32,
     );

@@ -17,6 +17,9 @@ pub type HalfWord = Vector<u32, Const<2>>;
 /// The smallest bits of an f32 that is not finite.
 pub const INFINITY: u32 = 0x7F80_0000;
 
+/// What [`index`] gives for an index that is negative or too large.
+pub const NO_INDEX: u32 = u32::MAX;
+
 /// The bits of |x|: for numbers in the order of their values, and NaN above infinity.
 #[cube]
 pub fn magnitude(x: f32) -> u32 {
@@ -133,6 +136,20 @@ fn encode_f16(x: f32) -> u32 {
     sign | select(bits >= 0x4780_0000, special, finite)
 }
 
+/// Stores `x[at..at + 8]` as f32 in two words.
+#[cube]
+pub fn store_f32(x: &Array<f32>, at: usize, out: &mut [Word], to: usize) {
+    #[unroll]
+    for half in 0..2usize {
+        let mut word = Word::empty();
+        #[unroll]
+        for i in 0..4usize {
+            word.insert(i, u32::reinterpret(x[at + 4 * half + i]));
+        }
+        out[to + half] = word;
+    }
+}
+
 /// Rounds `x[at..at + 8]` to 16 bits and goes on in f32.
 #[cube]
 pub fn round(
@@ -145,17 +162,17 @@ pub fn round(
     decode(word, x, at, half, conversion);
 }
 
-/// Element `i` of an array of indices, or the largest u32 where it is negative or larger than that.
+/// Element `i` of an array of indices, or [`NO_INDEX`] where it is negative or larger than that.
 #[cube]
 pub fn index(indices: &[u32], i: usize, #[comptime] index: Index) -> u32 {
     match index {
         Index::I64 => {
             let (low, high) = (indices[2 * i], indices[2 * i + 1]);
-            select(high == 0, low, 0xFFFF_FFFFu32)
+            select(high == 0, low, NO_INDEX)
         }
         Index::I32 => {
             let value = indices[i];
-            select(value < 0x8000_0000, value, 0xFFFF_FFFFu32)
+            select(value < 0x8000_0000, value, NO_INDEX)
         }
     }
 }

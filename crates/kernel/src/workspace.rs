@@ -1,6 +1,6 @@
 //! An output that is used again and again, and whose added heads are therefore already zero.
 
-use crate::{Buffers, Device, Error, Pads, Result, launch::launch_with};
+use crate::{Buffers, Device, Error, Pads, Result, launch_with_pads};
 use cubecl::server::Handle;
 use mla_prologue_operator::{Invalid, Problem};
 
@@ -28,7 +28,7 @@ use mla_prologue_operator::{Invalid, Problem};
 /// # let inputs = Inputs { q: &[0; 1024], positions: &[0; 8], cos_sin_cache: &[0; 256], ..Default::default() };
 /// let device = Device::open("cpu")?;
 /// let mut workspace = Workspace::new(&device, problem.q_out_bytes());
-/// let buffers = Buffers::upload(device.client(), &problem, &inputs);
+/// let buffers = Buffers::upload(&device, &problem, &inputs);
 /// assert!(!workspace.pads_are_zero(&problem));
 /// workspace.launch(&device, &problem, &buffers)?; // writes 64 heads
 /// assert!(workspace.pads_are_zero(&problem));
@@ -99,7 +99,7 @@ impl Workspace {
         let pads = if known.is_some() { Pads::KnownZero } else { Pads::Written };
         // Until the call is known to be queued, nothing is known.
         self.zero = None;
-        launch_with(device, problem, &buffers, &device.blueprint(problem, pads))?;
+        launch_with_pads(device, problem, &buffers, pads)?;
         if known.is_none() {
             let queued = device.client().check([&self.buffer]);
             queued.map_err(|error| Error::failed("queueing the kernel", error))?;
@@ -115,13 +115,7 @@ impl Workspace {
     /// # Errors
     /// A device that failed.
     pub fn read(&self, device: &Device) -> Result<Vec<u8>> {
-        if self.used == 0 {
-            return Ok(Vec::new());
-        }
-        let rest = (self.capacity() - self.used) as u64;
-        let output = self.buffer.clone().offset_end(rest);
-        let bytes = device.client().read_one(output);
-        Ok(bytes.map_err(|error| Error::failed("running the kernel", error))?.to_vec())
+        device.read(&self.buffer, self.used)
     }
 
     /// The buffer, for a kernel that reads the output.

@@ -59,6 +59,14 @@ impl Pages {
         self.free.len()
     }
 
+    /// Tokens of a sequence.
+    ///
+    /// # Errors
+    /// A sequence that was closed.
+    pub fn len(&self, sequence: Sequence) -> Result<usize> {
+        Ok(self.sequences.get(&sequence).ok_or_else(|| closed(sequence))?.tokens)
+    }
+
     /// Begins a sequence of no tokens.
     pub fn open(&mut self) -> Sequence {
         let sequence = Sequence(OPENED.fetch_add(1, Ordering::Relaxed));

@@ -71,4 +71,12 @@ impl Rotary {
         };
         positions.into_iter().flat_map(row).collect()
     }
+
+    /// The rotary table of the positions from 0 on as a tensor, `[positions, 64]` f32.
+    #[cfg(feature = "burn")]
+    pub fn tensor(&self, positions: u32, device: &burn::tensor::Device) -> burn::tensor::Tensor<2> {
+        let data =
+            burn::tensor::TensorData::new(self.table(0..positions), [positions as usize, ROPE_DIM]);
+        burn::tensor::Tensor::from_data(data, device)
+    }
 }

@@ -35,6 +35,15 @@ impl Inputs<'_> {
     /// The first tensor that is not as `problem` says.
     pub fn check(&self, problem: &Problem) -> Result<()> {
         self.check_sizes(problem)?;
+        self.check_indices(problem)
+    }
+
+    /// Checks that every position is a row of the rotary table, and that every slot is in the cache and
+    /// used once. Looks at no other tensor.
+    ///
+    /// # Errors
+    /// The first index that is not.
+    pub fn check_indices(&self, problem: &Problem) -> Result<()> {
         self.check_positions(problem)?;
         self.check_slots(problem)
     }
@@ -55,12 +64,12 @@ impl Inputs<'_> {
 
     /// The positions, one a token.
     pub fn positions(&self, problem: &Problem) -> impl Iterator<Item = i64> {
-        indices(self.positions, problem.positions)
+        problem.positions.values(self.positions)
     }
 
     /// The slots, one for each of the first tokens.
     pub fn slots(&self, problem: &Problem) -> impl Iterator<Item = i64> {
-        indices(self.slot_mapping, problem.key.map_or(Index::I64, |key| key.slot_type))
+        problem.key.map_or(Index::I64, |key| key.slot_type).values(self.slot_mapping)
     }
 
     fn check_positions(&self, problem: &Problem) -> Result<()> {
@@ -113,12 +122,4 @@ impl Outputs<'_> {
         let outputs = Sizes { q_out: self.q_out.len(), kv_cache: self.kv_cache.len(), ..*wanted };
         wanted.check(outputs.named().map(|(_, bytes)| bytes), true)
     }
-}
-
-fn indices(bytes: &[u8], index: Index) -> impl Iterator<Item = i64> {
-    bytes.chunks_exact(index.bytes()).map(move |bytes| {
-        let mut wide = [if bytes[bytes.len() - 1] & 0x80 == 0 { 0 } else { 0xFF }; 8];
-        wide[..bytes.len()].copy_from_slice(bytes);
-        i64::from_le_bytes(wide)
-    })
 }

@@ -8,6 +8,7 @@
 
 mod cache;
 mod error;
+mod gather;
 mod host;
 mod names;
 mod problem;
@@ -16,6 +17,7 @@ mod types;
 
 pub use cache::{CacheFormat, CacheLayout, PadScaleByte};
 pub use error::{Invalid, Result};
+pub use gather::{BlockTable, Gather};
 pub use host::{Inputs, Outputs};
 pub use problem::{Key, Problem, Query, RotaryTable, Spec, Strides};
 pub use sizes::Sizes;

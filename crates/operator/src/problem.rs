@@ -1,6 +1,6 @@
 use crate::{
-    CacheLayout, Fp8, HEAD_DIM, Half, Index, Invalid, QuantFrom, ROPE_DIM, Result, RotaryLayout,
-    RotaryType, Rounding, Sizes, error::require,
+    CacheFormat, CacheLayout, Fp8, HEAD_DIM, Half, Index, Invalid, QuantFrom, ROPE_DIM, Result,
+    RotaryLayout, RotaryType, Rounding, Sizes, error::require,
 };
 use std::ops::Deref;
 
@@ -259,18 +259,7 @@ impl Key {
         )?;
         require(spec.tokens <= MAX_ROWS, "the row count of kv", spec.tokens, "less than 2^31")?;
         let format = self.cache.format;
-        match (matches!(format, crate::CacheFormat::RowsFp8 { .. }), self.scale) {
-            (true, Some(scale)) => check_scale("kv_scale", scale)?,
-            (true, None) => {
-                require(false, "kv_scale", "absent", "given with cache_format rows_fp8")?
-            }
-            (false, scale) => require(
-                scale.is_none(),
-                "kv_scale",
-                scale.unwrap_or_default(),
-                format_args!("absent with cache_format {}: only rows_fp8 has one", format.name()),
-            )?,
-        }
+        check_cache_scale(format, self.scale)?;
         require(
             self.quant_from == QuantFrom::Half || format.quant_block().is_some(),
             "kv_quant_from",
@@ -300,4 +289,18 @@ fn check_scale(name: &str, scale: f32) -> Result<()> {
         scale,
         "a finite f32 above 0 whose reciprocal is a normal f32",
     )
+}
+
+/// A cache of FP8 rows has a scale, and no other has one.
+pub(crate) fn check_cache_scale(format: CacheFormat, scale: Option<f32>) -> Result<()> {
+    match (matches!(format, CacheFormat::RowsFp8 { .. }), scale) {
+        (true, Some(scale)) => check_scale("kv_scale", scale),
+        (true, None) => require(false, "kv_scale", "absent", "given with cache_format rows_fp8"),
+        (false, scale) => require(
+            scale.is_none(),
+            "kv_scale",
+            scale.unwrap_or_default(),
+            format_args!("absent with cache_format {}: only rows_fp8 has one", format.name()),
+        ),
+    }
 }

@@ -30,6 +30,15 @@ impl Index {
             Self::I32 => 4,
         }
     }
+
+    /// The indices in little-endian bytes.
+    pub fn values(self, bytes: &[u8]) -> impl Iterator<Item = i64> {
+        bytes.chunks_exact(self.bytes()).map(|bytes| {
+            let mut wide = [if bytes[bytes.len() - 1] & 0x80 == 0 { 0 } else { 0xFF }; 8];
+            wide[..bytes.len()].copy_from_slice(bytes);
+            i64::from_le_bytes(wide)
+        })
+    }
 }
 
 named! {

@@ -6,12 +6,14 @@
 //! `mul_add` rounds once.
 
 pub mod cache;
+mod gather;
 pub mod norm;
 pub mod numbers;
 pub mod pad;
 pub mod quant;
 pub mod rope;
 
+pub use gather::gather;
 use mla_prologue_operator::{
     HEAD_DIM, Inputs, Key, Outputs, Problem, QuantFrom, Query, Result, Rounding,
 };

@@ -9,8 +9,16 @@ use std::{
 };
 
 fn build(task: &str, features: &[String]) -> Command {
+    let mut cargo = with_features(task, features);
+    cargo.arg("--release");
+    cargo
+}
+
+/// With Burn, always: one build serves everything.
+fn with_features(task: &str, features: &[String]) -> Command {
     let mut cargo = cargo();
-    cargo.args([task, "--release", "--no-default-features", "--features", &features.join(",")]);
+    let features = format!("burn,{}", features.join(","));
+    cargo.args([task, "--no-default-features", "--features", &features]);
     cargo
 }
 
@@ -26,9 +34,14 @@ pub fn demo(features: &[String], rest: &[String]) -> Result {
     run(&mut program(&["devices"])?)?;
     run(program(&["run", first, &out])?.args(rest))?;
     verify(&inputs, rest)?;
+    let y = program_folder()?.join("layer.safetensors").display().to_string();
+    run(program(&["layer", LAYER, &y])?.args(rest))?;
     eprintln!("demo: q_out and kv_cache of {first} are in {out}");
     Ok(())
 }
+
+/// An attention layer with its input and output.
+const LAYER: &str = "examples/layer/attn_swa_8h.safetensors";
 
 /// Runs the example files on a Vulkan device.
 pub fn vulkan(features: &[String], rest: &[String]) -> Result {
@@ -78,9 +91,7 @@ pub fn test(features: &[String], rest: &[String]) -> Result {
 
 /// Runs the benchmarks.
 pub fn bench(features: &[String], rest: &[String]) -> Result {
-    let mut bench = cargo();
-    bench.args(["bench", "--no-default-features", "--features", &features.join(","), "--"]);
-    run(bench.args(rest))
+    run(with_features("bench", features).arg("--").args(rest))
 }
 
 /// Everything that looks at the sources.

@@ -29,7 +29,7 @@ fn far_slots(device: &Device, block_stride: usize, num_blocks: usize) {
     let buffers = Buffers {
         q_out: Some(client.empty(call.problem.q_out_bytes())),
         kv_cache: Some(handle.clone()),
-        ..Buffers::upload(client, &call.problem, &call.inputs())
+        ..Buffers::upload(&device, &call.problem, &call.inputs())
     };
     launch(device, &call.problem, &buffers).expect("the call is queued");
     for slot in slots {
@@ -85,7 +85,7 @@ fn fault_03_an_undersized_cache_is_refused() {
         let buffers = Buffers {
             q_out: Some(client.empty(call.problem.q_out_bytes())),
             kv_cache: Some(client.empty(call.problem.cache_bytes() - 8)),
-            ..Buffers::upload(client, &call.problem, &call.inputs())
+            ..Buffers::upload(&device, &call.problem, &call.inputs())
         };
         let error = launch(&device, &call.problem, &buffers).expect_err("8 bytes are missing");
         assert!(error.to_string().starts_with("the size of kv_cache is"), "{error}");
@@ -153,7 +153,7 @@ fn fault_07_a_chain_of_calls_is_in_order() {
     }
     for device in exact_devices() {
         let client = device.client();
-        let start = Buffers::upload(client, &first.problem, &first.inputs());
+        let start = Buffers::upload(&device, &first.problem, &first.inputs());
         for round in 0..3 {
             let mut buffers = start.clone();
             for _ in 0..chain {
@@ -189,7 +189,7 @@ fn fault_13_the_caller_owns_the_output() {
     let call = ordinary(*problem, 13);
     for device in exact_devices() {
         let client = device.client();
-        let mut buffers = Buffers::upload(client, &call.problem, &call.inputs());
+        let mut buffers = Buffers::upload(&device, &call.problem, &call.inputs());
         let error = launch(&device, &problem, &buffers).expect_err("there is no output");
         assert!(error.to_string().contains("the size of q_out is 0 bytes"), "{error}");
         let out = client.empty(problem.q_out_bytes());

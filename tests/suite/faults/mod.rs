@@ -11,7 +11,7 @@ use mla_prologue::{
     operator::{Half, Key, Spec},
 };
 
-fn ordinary(spec: Spec, seed: u64) -> Call {
+pub fn ordinary(spec: Spec, seed: u64) -> Call {
     let case = Case { spec, data: Data::Ordinary, slots: Slots::Shuffled, seed };
     case.call().expect("a sensible case")
 }

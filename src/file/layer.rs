@@ -1,0 +1,129 @@
+use super::{load, unreadable, write::write};
+use crate::{Error, Result};
+use half::{bf16, f16};
+use mla_prologue_model::{Preset, Rotary};
+use mla_prologue_operator::{Invalid, ROPE_DIM};
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+/// An attention layer in a safetensors file: its sizes, its input, and where its weights are.
+#[derive(Clone, Debug)]
+pub struct LayerFile {
+    /// Where it was read from; the weights are there under `w.`.
+    pub path: PathBuf,
+    /// Heads, widths and groups.
+    pub shape: Preset,
+    /// Tokens that a token sees, itself included.
+    pub window: usize,
+    /// Added to the mean square in every norm.
+    pub eps: f32,
+    /// `[tokens, hidden]`: hidden states at the positions from 0 on.
+    pub x: Vec<f32>,
+    /// `[tokens, 64]`: the rotary table of these positions.
+    pub table: Vec<f32>,
+    /// `[tokens, hidden]`: the output that somebody else computed, if the file has it.
+    pub y: Option<Vec<f32>>,
+}
+
+impl LayerFile {
+    /// Reads a layer.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or a tensor or size that is missing or wrong.
+    pub fn read(path: &Path) -> Result<Self> {
+        let bytes = load(path)?;
+        Self::parse(&bytes, path).map_err(|error| Error::input(path, error))
+    }
+
+    fn parse(bytes: &[u8], path: &Path) -> Result<Self, Invalid> {
+        let (_, header) = SafeTensors::read_metadata(bytes).map_err(unreadable)?;
+        let none = HashMap::new();
+        let named = header.metadata().as_ref().unwrap_or(&none);
+        let size = |key: &str| required::<usize>(named, key, "a whole number, 1 or more");
+        let shape = Preset {
+            name: "the layer",
+            heads: size("heads")?,
+            hidden: size("hidden")?,
+            layers: 1,
+            q_lora_rank: size("q_lora")?,
+            o_groups: size("o_groups")?,
+            o_lora_rank: size("o_lora")?,
+        };
+        let file = SafeTensors::deserialize(bytes).map_err(unreadable)?;
+        let x = file.tensor("x").map_err(|_| Invalid::new("x", "absent", "in the file"))?;
+        let tokens = x.shape().first().copied().unwrap_or(0);
+        let reals = |name: &str, shape: [usize; 2]| {
+            file.tensor(name).ok().map(|view| values(name, &view, shape)).transpose()
+        };
+        let half = [tokens, ROPE_DIM / 2];
+        let table = match (reals("cos", half)?, reals("sin", half)?) {
+            (Some(cos), Some(sin)) => {
+                let rows = cos.chunks(ROPE_DIM / 2).zip(sin.chunks(ROPE_DIM / 2));
+                rows.flat_map(|(cos, sin)| [cos, sin].concat()).collect()
+            }
+            _ => {
+                let theta = required(named, "theta", "a number, where cos and sin are absent")?;
+                Rotary { theta, yarn: None }.table(0..tokens as u32)
+            }
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            shape,
+            window: size("window")?,
+            eps: required(named, "eps", "a number, 0 or more")?,
+            x: values("x", &x, [tokens, shape.hidden])?,
+            table,
+            y: reals("y", [tokens, shape.hidden])?,
+        })
+    }
+
+    /// Tokens of the input.
+    pub fn tokens(&self) -> usize {
+        self.x.len() / self.shape.hidden.max(1)
+    }
+}
+
+/// Writes a layer's output `[tokens, hidden]` as `y`, whole or not at all.
+///
+/// # Errors
+/// A path that is something other than a file, or a file that cannot be written.
+pub fn write_layer(path: &Path, y: &[f32], hidden: usize) -> Result<()> {
+    let bytes: Vec<u8> = y.iter().flat_map(|y| y.to_le_bytes()).collect();
+    let shape = vec![y.len() / hidden.max(1), hidden];
+    write(path, &BTreeMap::new(), &[("y", Dtype::F32, shape, &bytes)])
+}
+
+fn required<T: FromStr>(
+    named: &HashMap<String, String>,
+    key: &str,
+    must: &str,
+) -> Result<T, Invalid> {
+    let value = named.get(key).map_or("absent", String::as_str);
+    value.parse().map_err(|_| Invalid::new(key, value, must))
+}
+
+/// A tensor's values as f32.
+fn values(name: &str, view: &TensorView, shape: [usize; 2]) -> Result<Vec<f32>, Invalid> {
+    if view.shape() != shape {
+        let is = format!("{:?}", view.shape());
+        return Err(Invalid::new(format_args!("the shape of {name}"), is, format!("{shape:?}")));
+    }
+    let data = view.data();
+    let halves = || data.chunks_exact(2).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
+    match view.dtype() {
+        Dtype::F32 => {
+            let words = data.chunks_exact(4);
+            Ok(words.map(|word| f32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect())
+        }
+        Dtype::BF16 => Ok(halves().map(|bits| bf16::from_bits(bits).to_f32()).collect()),
+        Dtype::F16 => Ok(halves().map(|bits| f16::from_bits(bits).to_f32()).collect()),
+        other => {
+            let name = format_args!("the type of {name}");
+            Err(Invalid::new(name, other, "F32, BF16 or F16"))
+        }
+    }
+}
