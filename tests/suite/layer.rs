@@ -1,13 +1,16 @@
 //! The attention layer against one of Hugging Face `transformers`.
 
-use crate::support::{exact_devices, shared};
+use crate::support::{alone, exact_devices, shared};
+use burn::tensor::{Device, Int, Tensor, TensorData, capture};
 use mla_prologue::{
     file::LayerFile,
     layer::{Options, relative_error, run},
-    model::AttentionBackend,
+    model::{
+        AttentionBackend, AttentionConfig, DeepSeekV4Attention, Pages, Sequence, Step, device,
+    },
 };
 use rstest::rstest;
-use std::path::Path;
+use std::{cell::RefCell, path::Path};
 
 fn file() -> LayerFile {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/layer/attn_swa_8h.safetensors");
@@ -69,4 +72,144 @@ fn ranks_that_do_not_divide_are_refused(#[case] world_size: usize, #[case] argum
     let options = Options { world_size, ..options("cpu") };
     let error = run(&file(), &options, |_| ()).expect_err("8 heads and 2 groups");
     assert!(error.to_string().starts_with(argument), "{error}");
+}
+
+/// A layer of the file with its cache, on a device.
+struct Layer {
+    layer: DeepSeekV4Attention,
+    kv_cache: Tensor<2, Int>,
+    pages: Pages,
+    x: Tensor<2>,
+    table: Tensor<2>,
+}
+
+/// Blocks of each sequence: so small that windows cross them.
+const BLOCKS: usize = 8;
+
+impl Layer {
+    fn new(device: &Device) -> Self {
+        let file = file();
+        let config = AttentionConfig::new(file.shape, AttentionBackend::FlashInfer, 8, 2 * BLOCKS);
+        let config = AttentionConfig {
+            window: file.window,
+            eps: file.eps,
+            ..config.expect("sensible").with_rows_16bit()
+        };
+        let tensor = |values: &[f32], width: usize| {
+            let rows = values.len() / width;
+            Tensor::<2>::from_data(TensorData::new(values.to_vec(), [rows, width]), device)
+        };
+        Self {
+            layer: DeepSeekV4Attention::load(config, &file.path, "w.", device)
+                .expect("it is whole"),
+            kv_cache: config.empty_cache(device).expect("sensible"),
+            pages: Pages::new(config.cache).expect("sensible"),
+            x: tensor(&file.x, file.shape.hidden),
+            table: tensor(&file.table, 64),
+        }
+    }
+
+    fn step(&mut self, sequences: &[Sequence], tokens: usize) -> Step {
+        for &sequence in sequences {
+            self.pages.slide(sequence, 16).expect("it is open");
+        }
+        let step = Step::next(&mut self.pages, sequences, tokens, BLOCKS, &self.table);
+        step.expect("there is room")
+    }
+
+    /// Feeds tokens of the file, `each` of each sequence, beginning with these.
+    fn feed(&mut self, sequences: &[Sequence], first: &[usize], each: usize) -> Vec<f32> {
+        let step = self.step(sequences, each);
+        let x = first.iter().map(|&first| self.x.clone().slice(first..first + each)).collect();
+        let y = self.layer.forward(Tensor::cat(x, 0), &step, &mut self.kv_cache);
+        y.expect("it runs").into_data().try_to_vec().expect("f32")
+    }
+}
+
+/// Sequences of one batch do not see each other, in prefill and in decode.
+#[test]
+fn a_batch_is_what_its_sequences_are() {
+    let _guard = shared();
+    for name in exact_devices().iter().map(|device| device.name()) {
+        let device = device(name).expect("it opens");
+        let mut both = Layer::new(&device);
+        let sequences = [both.pages.open(), both.pages.open()];
+        let starts = [0, 7];
+        let mut got = vec![both.feed(&sequences, &starts, 20)];
+        got.extend((20..26).map(|i| both.feed(&sequences, &starts.map(|start| start + i), 1)));
+        for (which, start) in starts.into_iter().enumerate() {
+            let mut alone = Layer::new(&device);
+            let sequence = [alone.pages.open()];
+            let mut want = vec![alone.feed(&sequence, &[start], 20)];
+            want.extend((20..26).map(|i| alone.feed(&sequence, &[start + i], 1)));
+            for (got, want) in got.iter().zip(&want) {
+                let error = relative_error(&got[which * want.len()..][..want.len()], want);
+                assert!(error < 1e-5, "{error} on {name}");
+            }
+        }
+    }
+}
+
+/// The whole layer's decode step in a graph, replayed with other tokens.
+#[test]
+fn a_captured_decode_step_is_replayed() {
+    let _guard = alone();
+    for name in exact_devices().iter().map(|device| device.name()) {
+        let device = device(name).expect("it opens");
+        let mut plain = Layer::new(&device);
+        let sequence = [plain.pages.open()];
+        plain.feed(&sequence, &[0], 20);
+        let want: Vec<_> = (20..30).map(|token| plain.feed(&sequence, &[token], 1)).collect();
+
+        let mut layer = Layer::new(&device);
+        let sequence = [layer.pages.open()];
+        layer.feed(&sequence, &[0], 20);
+        let step = layer.step(&sequence, 1);
+        let x = layer.x.clone().slice(20..21);
+        let state = RefCell::new((x, step, layer.kv_cache.clone()));
+        layer.kv_cache = Tensor::empty([0, 0], &device);
+        let mut graph = capture(&device, || {
+            let (x, step, kv_cache) = &mut *state.borrow_mut();
+            layer.layer.forward_unchecked(x.clone(), step, kv_cache).expect("it runs")
+        });
+        println!("{name}: a graph of the hardware: {}", graph.is_hardware());
+        for (token, want) in (20..30).zip(want) {
+            if token > 20 {
+                let next = Step::next(&mut layer.pages, &sequence, 1, BLOCKS, &layer.table);
+                let (x, step, _) = &mut *state.borrow_mut();
+                refresh(x, step, layer.x.clone().slice(token..token + 1), next.expect("room"));
+            }
+            // SAFETY: the tensors live, and nobody else uses them.
+            let y = unsafe { graph.replay() }.clone();
+            let y: Vec<f32> = y.into_data().try_to_vec().expect("f32");
+            let error = relative_error(&y, &want);
+            assert!(error < 1e-5, "{error} at token {token} on {name}");
+        }
+    }
+}
+
+/// Writes the next step into the tensors of the captured one.
+fn refresh(x: &mut Tensor<2>, step: &mut Step, next_x: Tensor<2>, next: Step) {
+    let tokens = &mut step.tokens;
+    x.inplace(|x| x.slice_assign([0..1], next_x));
+    tokens.positions.inplace(|t| t.slice_assign([0..1], next.tokens.positions));
+    tokens.slot_mapping.inplace(|t| t.slice_assign([0..1], next.tokens.slot_mapping));
+    step.block_table.inplace(|t| t.slice_assign([0..1], next.block_table));
+}
+
+#[test]
+fn a_missing_weight_is_named() {
+    let _guard = shared();
+    let device = device("cpu").expect("it opens");
+    let config = Layer::new(&device).layer.config().to_owned();
+    let error = DeepSeekV4Attention::load(config, &file().path, "v.", &device).expect_err("no v.");
+    assert_eq!(
+        error.to_string(),
+        "v.kv_norm.weight is absent; it must be in the file, of the configured shape"
+    );
+    let wide = mla_prologue::model::Preset { hidden: 64, ..config.shape };
+    let config = AttentionConfig { shape: wide, ..config };
+    let error =
+        DeepSeekV4Attention::load(config, &file().path, "w.", &device).expect_err("other shapes");
+    assert!(error.to_string().contains("q_a_proj"), "{error}");
 }

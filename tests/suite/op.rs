@@ -185,19 +185,15 @@ fn unfused(call: &Call, device: &Device) -> Output {
     let slots = int(data(&call.slot_mapping, [key.slots], index_type(key.slot_type)));
     let shape = [key.cache.num_blocks, key.cache.block_stride];
     let cache = int(data(&call.kv_cache, shape, DType::U8));
-    let read = |tensor: CubeTensor| {
-        let data = burn_cubecl::ops::into_data_sync(tensor);
-        data.as_bytes().to_vec()
-    };
     let Some(query) = problem.query else {
         let cache = CubeBackend::insert_keys(kv, weight, positions, slots, table, cache, problem);
         return Output { q_out: Vec::new(), kv_cache: read(cache) };
     };
     let strides = call.problem.query.and_then(|query| query.strides);
     let Strides { token, head } = strides.unwrap_or(Strides::dense(query.heads));
-    let q = float(rows(&call.q, problem.tokens, token, problem.half));
-    // A view of the same buffer, with the strides of the call.
-    let mut q = CubeBackend::float_reshape(q, [problem.tokens, 1, token].into());
+    // A view of a flat buffer, with the strides of the call.
+    let flat = rows(&call.q, problem.tokens, token, problem.half);
+    let mut q = float(data(flat.as_bytes(), [problem.tokens * token], half));
     q.meta = Box::new(cubecl::zspace::metadata::Metadata::new(
         [problem.tokens, query.heads, HEAD_DIM],
         [token, head, 1],
@@ -278,16 +274,16 @@ fn a_shared_cache_is_copied() {
     }
 }
 
-#[test]
-fn a_cache_of_ones_own_is_updated_in_place() {
+/// Also where the allocator put more between the blocks than the layout says.
+#[rstest]
+fn a_cache_of_ones_own_is_updated_in_place(#[values(0, 24)] apart: usize) {
     let _guard = shared();
     let call = ordinary(spec(9), 2);
+    let want = call.run(&Target::Reference).expect("the reference runs").kv_cache;
     for (device, _) in burn_devices() {
-        let key = call.problem.key.expect("it has keys");
         let cubecl = device.cubecl();
         let int = |data| CubeBackend::int_from_data(data, cubecl);
         let float = |data| CubeBackend::float_from_data(data, cubecl);
-        let shape = [key.cache.num_blocks, key.cache.block_stride];
         let table = float(data(&call.cos_sin_cache, [call.problem.table.rows, 64], DType::F32));
         let insert = |cache| {
             CubeBackend::insert_keys(
@@ -300,14 +296,28 @@ fn a_cache_of_ones_own_is_updated_in_place() {
                 Spec { query: None, ..*call.problem }.validate().expect("sensible"),
             )
         };
-        let cache = int(data(&call.kv_cache, shape, DType::U8));
+        let layout = call.problem.key.expect("it has keys").cache;
+        let (blocks, block) = (layout.num_blocks, layout.block_stride);
+        let pitch = block + apart;
+        let mut flat = vec![0xAA; blocks * pitch];
+        for (to, from) in flat.chunks_exact_mut(pitch).zip(call.kv_cache.chunks_exact(block)) {
+            to[..block].copy_from_slice(from);
+        }
+        let mut cache = int(data(&flat, [flat.len()], DType::U8));
+        cache.meta = Box::new(cubecl::zspace::metadata::Metadata::new([blocks, block], [pitch, 1]));
         let memory = |cache: &CubeTensor| std::ptr::from_ref(cache.handle.memory.descriptor());
         let before = memory(&cache);
         let cache = insert(cache);
         assert_eq!(before, memory(&cache), "copied on {}", device.name());
         let clone = cache.clone();
-        assert_ne!(memory(&clone), memory(&insert(cache)), "not copied on {}", device.name());
+        let cache = insert(cache);
+        assert_ne!(memory(&clone), memory(&cache), "not copied on {}", device.name());
+        assert!(read(cache) == want && read(clone) == want, "on {}", device.name());
     }
+}
+
+fn read(tensor: CubeTensor) -> Vec<u8> {
+    burn_cubecl::ops::into_data_sync(tensor).as_bytes().to_vec()
 }
 
 /// An output that is used again: its added heads are not written again, and a clone of it stays as it is.

@@ -82,30 +82,36 @@ fn launch(
 /// # Errors
 /// Another count, or a buffer that is too small, of another device, or not aligned to 16 bytes.
 pub fn launch_copy(device: &Device, bytes: usize, from: &Handle, to: &Handle) -> Result<()> {
-    if !bytes.is_multiple_of(8) || bytes / 8 > u32::MAX as usize {
-        let must = "a multiple of 8, below 2^35";
-        return Err(Invalid::new("the count of bytes to copy", bytes, must).into());
+    if !bytes.is_multiple_of(8) {
+        return Err(Invalid::new("the count of bytes to copy", bytes, "a multiple of 8").into());
     }
     check_buffer(device, "from", Some(from), bytes)?;
     check_buffer(device, "to", Some(to), bytes)?;
-    let words = bytes / 8;
-    let Some((count, dim)) = grid(device, words) else { return Ok(()) };
-    // SAFETY: the buffers were found to be at least this large, and a unit past the last word does
-    // nothing.
-    unsafe {
-        let slice = |buffer: &Handle| BufferArg::from_raw_parts(buffer.clone(), words);
-        copy::launch_unchecked(
-            device.client(),
-            count,
-            dim,
-            AddressType::from_len(words),
-            slice(from),
-            slice(to),
-            words as u32,
-        );
+    for start in (0..bytes).step_by(COPY_BYTES) {
+        let words = COPY_BYTES.min(bytes - start) / 8;
+        let Some((count, dim)) = grid(device, words) else { continue };
+        // SAFETY: the buffers were found to be at least this large, and a unit past the last word does
+        // nothing.
+        unsafe {
+            let slice = |buffer: &Handle| {
+                BufferArg::from_raw_parts(buffer.clone().offset_start(start as u64), words)
+            };
+            copy::launch_unchecked(
+                device.client(),
+                count,
+                dim,
+                AddressType::from_len(words),
+                slice(from),
+                slice(to),
+                words as u32,
+            );
+        }
     }
     Ok(())
 }
+
+/// Bytes that one launch copies: their words can be counted in 32 bits.
+const COPY_BYTES: usize = 1 << 34;
 
 /// Units of a cube, each of which has one word.
 const UNITS: u32 = 256;

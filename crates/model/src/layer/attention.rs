@@ -100,6 +100,8 @@ impl DeepSeekV4Attention {
             return Err(unreadable(error.to_string()).into());
         }
         if let Some((path, _)) = loaded.missing.first() {
+            // Burn's name of a norm's weight.
+            let path = path.replace("gamma", "weight");
             let must = "in the file, of the configured shape";
             return Err(Invalid::new(format_args!("{prefix}{path}"), "absent", must).into());
         }

@@ -15,7 +15,9 @@ use mla_prologue_kernel::{
     Buffers, Device, Error, GatherBuffers, Pads, launch_copy, launch_gather, launch_round,
     launch_widen, launch_with_pads,
 };
-use mla_prologue_operator::{Gather, HEAD_DIM, Half, Key, Problem, Query, Spec, Strides};
+use mla_prologue_operator::{
+    CacheLayout, Gather, HEAD_DIM, Half, Invalid, Problem, Query, Spec, Strides,
+};
 
 /// Burn's name of a 16-bit type.
 pub(crate) const fn dtype(half: Half) -> DType {
@@ -156,8 +158,10 @@ impl PrologueOps for CubeBackend {
     ) -> CubeTensor {
         let device = device(&kv_cache);
         let out = empty(&kv_cache, Shape::new([gather.rows, HEAD_DIM]), out_dtype(&gather));
+        let (kv_cache, cache) = blocks(kv_cache, gather.cache);
+        let gather = Gather { cache, ..gather };
         let buffers = GatherBuffers {
-            kv_cache: packed(kv_cache),
+            kv_cache: kv_cache.handle,
             indices: packed(indices),
             block_table: Some(packed(block_table)),
             out: out.handle.clone(),
@@ -191,9 +195,13 @@ fn call(
 ) -> CubeTensor {
     let device = device(&kv);
     let (kv, row_stride) = key_rows(kv);
-    let key = spec.key.map(|key| Key { row_stride, ..key });
-    let problem = expected(Spec { key, ..spec }.validate().map_err(Error::from));
-    let kv_cache = writable(&device, kv_cache);
+    let mut key =
+        expected(spec.key.ok_or(Invalid::new("kv", "absent", "given")).map_err(Error::from));
+    let (kv_cache, layout) = blocks(kv_cache, key.cache);
+    (key.row_stride, key.cache) = (row_stride, layout);
+    let problem = Spec { key: Some(key), ..spec }.validate();
+    let problem = expected(problem.map_err(Error::from));
+    let kv_cache = writable(&device, kv_cache, layout.bytes());
     let (kv, cache) = (Some(kv.handle), Some(kv_cache.handle.clone()));
     let buffers = Buffers { kv, kv_cache: cache, ..tensors };
     expected(launch_with_pads(&device, &problem, &buffers, pads));
@@ -238,16 +246,28 @@ fn pack(tensor: CubeTensor) -> CubeTensor {
     if is_aligned(&tensor) { tensor } else { tensor.copy() }
 }
 
+/// The cache `[num_blocks, bytes of a block]` and the distance of its blocks, which an allocator may have made
+/// larger than a block. Blocks that are not dense are copied.
+fn blocks(cache: CubeTensor, layout: CacheLayout) -> (CubeTensor, CacheLayout) {
+    let strides = cache.meta.strides();
+    let (block_stride, byte) = (strides[0], strides[1]);
+    let apart = CacheLayout { block_stride, ..layout };
+    let room = block_stride * layout.num_blocks <= cache.handle.size_in_used() as usize;
+    let dense = byte == 1 && block_stride >= layout.block_stride && room;
+    if dense && is_aligned(&cache) && apart.validate().is_ok() {
+        return (cache, apart);
+    }
+    (pack(cache), layout)
+}
+
 /// The cache itself where nobody else holds it, else a copy.
-fn writable(device: &Device, cache: CubeTensor) -> CubeTensor {
-    let cache = pack(cache);
+fn writable(device: &Device, cache: CubeTensor, bytes: usize) -> CubeTensor {
     if cache.can_mut() {
         return cache;
     }
-    let copy = empty(&cache, cache.shape(), cache.dtype);
-    let bytes = cache.shape().num_elements();
-    expected(launch_copy(device, bytes, &cache.handle, &copy.handle));
-    copy
+    let handle = cache.client.empty(bytes.max(16));
+    expected(launch_copy(device, bytes, &cache.handle, &handle));
+    CubeTensor::new(cache.client, handle, *cache.meta, cache.device, cache.dtype)
 }
 
 /// Queries `[tokens, heads, 512]`: where they are, and how far apart if not one after the other. Rows that
