@@ -5,7 +5,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use cubecl::future::block_on;
 use mla_prologue::{
     Target,
-    bench::{SHAPES, Shape},
+    bench::{SHAPES, Shape, Work},
     kernel::{Buffers, Device, Lanes, launch},
     operator::Outputs,
 };
@@ -25,7 +25,7 @@ fn fused(criterion: &mut Criterion) {
                 kv_cache: Some(client.create_from_slice(&call.kv_cache)),
                 ..Buffers::upload(&device, &call.problem, &call.inputs())
             };
-            group.throughput(Throughput::Bytes(shape.bytes(true) as u64));
+            group.throughput(Throughput::Bytes(shape.bytes(Work::Written) as u64));
             group.bench_function(name(shape), |bencher| {
                 bencher.iter(|| {
                     launch(&device, &call.problem, &buffers).expect("the call is queued");
@@ -42,7 +42,7 @@ fn unfused(criterion: &mut Criterion) {
         let call = shape.case().call().expect("a sensible shape");
         let mut q_out = vec![0; call.problem.q_out_bytes()];
         let mut kv_cache = call.kv_cache.clone();
-        group.throughput(Throughput::Bytes(shape.bytes(true) as u64));
+        group.throughput(Throughput::Bytes(shape.bytes(Work::Written) as u64));
         group.bench_function(name(shape), |bencher| {
             bencher.iter(|| {
                 let outputs = Outputs { q_out: &mut q_out, kv_cache: &mut kv_cache };

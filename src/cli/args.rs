@@ -73,6 +73,9 @@ pub struct Bench {
     /// auto, cuda:0, rocm:0, vulkan:0 or cpu
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: String,
+    /// Also draw the results into this SVG file
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
     #[command(flatten)]
     pub report: Report,
 }

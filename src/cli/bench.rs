@@ -1,70 +1,85 @@
-use super::{args, report::table, run::spinner};
+use super::{args, kernels, report::table, run::spinner};
 use mla_prologue::{
     Result,
-    bench::{SHAPES, Shape, Timing, copy_bandwidth, time, time_reference},
-    kernel::{Device, Lanes},
+    bench::{Floor, SHAPES, Shape, Timing, Work, first_result, floor, measure, plot, reference},
+    kernel::Lanes,
     operator::Invalid,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
-/// Measures every shape with pads written, and with pads known to be zero.
+/// Measures every shape with pads written, with pads known to be zero, and unfused.
 pub fn bench(args: &args::Bench) -> Result<()> {
     let asked = args.shape.iter().map(|text| parse(text)).collect::<Result<Vec<_>, _>>()?;
-    let device = Device::open(&args.device)?;
+    let spinner = spinner("opening the device");
+    let (device, first) = first_result(&args.device, SHAPES[0])?;
     let cpu = device.strategy().lanes == Lanes::Unit;
     // A CPU would take minutes for the larger ones.
     let usual = SHAPES.iter().filter(|shape| !cpu || shape.tokens * shape.padded_heads <= 1 << 16);
     let shapes = if asked.is_empty() { usual.copied().collect() } else { asked };
-    let spinner = spinner("measuring the copy bandwidth");
-    let copy = copy_bandwidth(&device)?;
-    let (mut rows, mut results) = (Vec::new(), Vec::new());
+    spinner.set_message("measuring the limits");
+    let floor = floor(&device)?;
+    let (mut rows, mut results, mut json) = (Vec::new(), Vec::new(), Vec::new());
     for shape in shapes {
-        spinner.set_message(format!(
-            "{} tokens, {} to {} heads",
-            shape.tokens, shape.heads, shape.padded_heads
-        ));
-        let reference = if cpu { Some(time_reference(shape)?) } else { None };
-        for known_zero in [false, true] {
-            if known_zero && shape.heads == shape.padded_heads {
-                continue;
-            }
-            let timing = time(&device, shape, known_zero)?;
-            rows.push(row(shape, known_zero, &timing, copy, reference));
-            results.push(json!({
-                "tokens": shape.tokens, "heads": shape.heads, "padded_heads": shape.padded_heads,
-                "pads": if known_zero { "known zero" } else { "written" },
-                "graph_s": timing.graph, "stream_s": timing.stream, "host_s": timing.host,
-                "bytes": timing.bytes, "reference_s": reference,
-            }));
+        spinner.set_message(shape.to_string());
+        let timings = measure(&device, shape)?;
+        let reference = if cpu { Some(reference(shape)?) } else { None };
+        for timing in &timings {
+            rows.push(row(shape, timing, floor.copy, reference));
+            json.push(record(shape, timing, reference));
         }
+        results.push((shape, timings));
     }
     spinner.finish_and_clear();
-    let mut text =
-        format!("{}, {}; copying: {:.0} GB/s\n\n", device.name(), device.describe(), copy / 1e9);
-    let mut header =
-        vec!["tokens", "heads", "pads", "graph us", "stream us", "host us", "GB/s", "of copy"];
+    let title = format!("{}, {}", device.name(), device.describe());
+    if let Some(path) = &args.plot {
+        plot(path, &title, floor.copy, &results)?;
+    }
+    let mut text = format!("{title}\n{}\n\n", limits(&floor, first));
+    let mut header = vec![
+        "tokens",
+        "heads",
+        "how",
+        "graph us",
+        "rotated us",
+        "stream us",
+        "host us",
+        "GB/s",
+        "of copy",
+    ];
     if cpu {
-        header.push("unfused us");
+        header.push("reference us");
     }
     text += &table(&header, rows);
-    let json = json!({"device": device.name(), "is": device.describe(), "copy_bytes_s": copy, "results": results});
+    text += &steps(&results);
+    let json = json!({
+        "device": device.name(), "is": device.describe(), "first_result_s": first,
+        "copy_bytes_s": floor.copy, "empty_stream_s": floor.stream, "empty_host_s": floor.host,
+        "results": json,
+    });
     args.report.write(&text, &json)
 }
 
-fn row(
-    shape: Shape,
-    known_zero: bool,
-    timing: &Timing,
-    copy: f64,
-    reference: Option<f64>,
-) -> Vec<String> {
+fn limits(floor: &Floor, first: f64) -> String {
+    format!(
+        "copying {:.0} GB/s; an empty kernel with as many arguments {:.2} us on a stream, {:.2} us of the \
+         calling thread\nfirst result {:.0} ms after the program began with the device ({}=0 compiles anew)",
+        floor.copy / 1e9,
+        floor.stream * 1e6,
+        floor.host * 1e6,
+        first * 1e3,
+        kernels::SWITCH,
+    )
+}
+
+fn row(shape: Shape, timing: &Timing, copy: f64, reference: Option<f64>) -> Vec<String> {
     let us = |seconds: f64| format!("{:.2}", seconds * 1e6);
-    let rate = timing.bytes as f64 / timing.graph.unwrap_or(timing.stream);
+    let rate = shape.bytes(timing.work) as f64 / timing.best();
     let mut row = vec![
         shape.tokens.to_string(),
         format!("{} to {}", shape.heads, shape.padded_heads),
-        if known_zero { "known zero" } else { "written" }.into(),
+        timing.work.name().into(),
         timing.graph.map_or("-".into(), us),
+        timing.rotated.map_or("-".into(), us),
         us(timing.stream),
         us(timing.host),
         format!("{:.0}", rate / 1e9),
@@ -72,6 +87,34 @@ fn row(
     ];
     row.extend(reference.map(us));
     row
+}
+
+fn record(shape: Shape, timing: &Timing, reference: Option<f64>) -> Value {
+    json!({
+        "tokens": shape.tokens, "heads": shape.heads, "padded_heads": shape.padded_heads,
+        "how": timing.work.name(), "graph_s": timing.graph, "rotated_s": timing.rotated,
+        "layers": timing.layers, "stream_s": timing.stream, "host_s": timing.host,
+        "bytes": shape.bytes(timing.work), "reference_s": reference,
+    })
+}
+
+/// A model's step, whose layers were captured in one graph, against as many launches.
+fn steps(results: &[(Shape, Vec<Timing>)]) -> String {
+    let mut text = String::new();
+    for (shape, timings) in results {
+        let written = timings.iter().find(|timing| timing.work == Work::Written);
+        let Some((timing, rotated)) = written.and_then(|t| Some((t, t.rotated?))) else { continue };
+        if timing.layers == 61 {
+            let all = |seconds: f64| seconds * 61.0 * 1e6;
+            text += &format!(
+                "{}61 layers of {shape}: {:.0} us in one graph, {:.0} us launched one by one\n",
+                if text.is_empty() { "\n" } else { "" },
+                all(rotated),
+                all(timing.stream)
+            );
+        }
+    }
+    text
 }
 
 fn parse(text: &str) -> Result<Shape, Invalid> {

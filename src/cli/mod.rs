@@ -3,6 +3,7 @@
 mod args;
 mod bench;
 mod devices;
+mod kernels;
 #[cfg(feature = "burn")]
 mod layer;
 mod plan;
@@ -32,6 +33,7 @@ pub fn main() -> ExitCode {
     };
     // A panic is a defect; it is told in one line too. Drivers' panics are caught where they happen.
     panic::set_hook(Box::new(|_| ()));
+    kernels::keep();
     match panic::catch_unwind(|| dispatch(args)) {
         Ok(Ok(code)) => code,
         Ok(Err(error)) => fail(&error.to_string(), error.exit_code()),

@@ -165,7 +165,8 @@ fn a_captured_decode_step_is_replayed() {
         let sequence = [layer.pages.open()];
         layer.feed(&sequence, &[0], 20);
         let step = layer.step(&sequence, 1);
-        let x = layer.x.clone().slice(20..21);
+        // Of its own, not a view of all: it is written into.
+        let x = Tensor::from_data(layer.x.clone().slice(20..21).into_data(), &device);
         let state = RefCell::new((x, step, layer.kv_cache.clone()));
         layer.kv_cache = Tensor::empty([0, 0], &device);
         let mut graph = capture(&device, || {

@@ -1,5 +1,4 @@
-//! The kernel: one row of work for each head slot of each token, be it a live head, an added head or the
-//! key.
+//! The kernel: one row of work for each live head and key of each token, then one for each added head.
 
 use crate::{
     blueprint::{Blueprint, Pads},
@@ -49,23 +48,18 @@ pub fn prologue<N: Size>(
 ) {
     let query = comptime!(blueprint.query.unwrap_or_default());
     let padded_heads = comptime!(query.padded_heads as usize);
-    let key_rows = comptime!(blueprint.key.is_some() as usize);
+    let tokens = scalars.tokens as usize;
     let heads = scalars.heads as usize;
-    let head_rows = match comptime!(query.pads) {
-        Pads::Written => padded_heads.runtime(),
-        Pads::KnownZero => heads,
-    };
+    let pads = padded_heads - heads;
+    let live_rows = heads + comptime!(blueprint.key.is_some() as usize);
 
+    // The rows that are read come first, of all tokens, then those that are only written: memory is used
+    // better by many of a kind.
     let row = lanes::row(comptime!(blueprint.lanes));
-    let token = row / (head_rows + key_rows);
-    let head = row % (head_rows + key_rows);
-    if token < scalars.tokens as usize {
-        if comptime!(blueprint.query.is_some()) && head < head_rows {
-            if head < heads {
-                query_row(q, positions, cos_sin_cache, q_out, scalars, token, head, blueprint);
-            } else {
-                pad::zero_row(q_out, token * padded_heads + head, comptime!(blueprint.lanes));
-            }
+    if row < tokens * live_rows {
+        let (token, head) = (row / live_rows, row % live_rows);
+        if comptime!(blueprint.query.is_some()) && head < heads {
+            query_row(q, positions, cos_sin_cache, q_out, scalars, token, head, blueprint);
         } else if comptime!(blueprint.key.is_some()) {
             key_row(
                 kv,
@@ -78,6 +72,12 @@ pub fn prologue<N: Size>(
                 token,
                 blueprint,
             );
+        }
+    } else if comptime!(blueprint.query.is_some() && query.pads == Pads::Written) {
+        let pad = row - tokens * live_rows;
+        if pad < tokens * pads {
+            let at = pad / pads * padded_heads + heads + pad % pads;
+            pad::zero_row(q_out, at, comptime!(blueprint.lanes));
         }
     }
 }
@@ -178,13 +178,25 @@ fn key_row(
 
 /// Loads a row, or as much of it as the unit holds.
 #[cube]
-fn load_row(from: &[Word], start: usize, x: &mut Array<f32>, #[comptime] blueprint: Blueprint) {
+pub fn load_row(from: &[Word], start: usize, x: &mut Array<f32>, #[comptime] blueprint: Blueprint) {
     let lanes = comptime!(blueprint.lanes);
     let runs = comptime!(lanes.runs());
     #[unroll(runs == 2)]
     for run in 0..runs {
         let word = from[start + lanes::word(run, lanes)];
         words::decode(word, x, run * 8, comptime!(blueprint.half), comptime!(blueprint.conversion));
+    }
+}
+
+/// Stores a row in 16 bits.
+#[cube]
+pub fn store_row(x: &Array<f32>, to: &mut [Word], start: usize, #[comptime] blueprint: Blueprint) {
+    let lanes = comptime!(blueprint.lanes);
+    let runs = comptime!(lanes.runs());
+    #[unroll(runs == 2)]
+    for run in 0..runs {
+        to[start + lanes::word(run, lanes)] =
+            words::encode(x, run * 8, comptime!(blueprint.half), comptime!(blueprint.conversion));
     }
 }
 

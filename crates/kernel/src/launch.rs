@@ -202,7 +202,7 @@ pub(crate) fn check_buffer(
 /// Buffers begin at a word.
 const ALIGNMENT: u64 = 16;
 
-/// Rows of work: those of the output that are written, and the key, of each token.
+/// Rows of work: the heads of the output that are written, and the key, of each token.
 fn rows(problem: &Problem, blueprint: &Blueprint) -> usize {
     let heads = problem.query.map_or(0, |query| match blueprint.query {
         Some(QueryBlueprint { pads: Pads::KnownZero, .. }) => query.heads,

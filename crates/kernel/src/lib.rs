@@ -44,6 +44,7 @@ mod quant;
 mod rope;
 pub mod source;
 mod strategy;
+mod unfused;
 mod words;
 mod workspace;
 
@@ -54,4 +55,5 @@ pub use error::{Error, Result};
 pub use gather::{GatherBuffers, launch_gather};
 pub use launch::{Buffers, launch, launch_with_pads, run};
 pub use strategy::Strategy;
+pub use unfused::Unfused;
 pub use workspace::Workspace;

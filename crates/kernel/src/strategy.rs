@@ -58,7 +58,12 @@ impl Strategy {
             lanes,
             bf16: native(FloatKind::BF16),
             f16: native(FloatKind::F16),
-            rows_per_cube: most.min(hardware.max_units_per_cube / row_units).max(1),
+            rows_per_cube: std::env::var("MLA_ROWS")
+                .ok()
+                .and_then(|x| x.parse().ok())
+                .unwrap_or(most)
+                .min(hardware.max_units_per_cube / row_units)
+                .max(1),
         }
     }
 

@@ -1,0 +1,213 @@
+//! Timing of calls: in graphs, on a stream, and on the calling thread.
+
+use super::{Shape, Timing, Work};
+use crate::{
+    Call, Error, Output, Result, Target,
+    kernel::{Buffers, Device, Error as DeviceError, Pads, Unfused, launch, launch_with_pads},
+    operator::{Outputs, Problem, Query, Rounding, Spec},
+    verify::{Rule, compare},
+};
+use cubecl::{client::Client, future::block_on, server::ServerError};
+use std::time::{Duration, Instant};
+
+/// Calls of a graph on the same buffers.
+const CALLS: usize = 100;
+/// Layers of DeepSeek-V4-Pro, each with buffers of its own.
+const LAYERS: usize = 61;
+/// Bytes of the buffers that are rotated.
+const ROTATED: usize = 2 << 30;
+/// What a measurement is repeated for.
+const LEAST: Duration = Duration::from_millis(200);
+/// Launches of a burst: fewer than the queue to the device's thread holds.
+const BURST: u32 = 16;
+
+/// Times the fused kernel and the unfused chain on a shape.
+///
+/// # Errors
+/// A device that fails, or whose results are not the definition's.
+pub fn measure(device: &Device, shape: Shape) -> Result<Vec<Timing>> {
+    let call = shape.case().call()?;
+    let query = call.problem.query.map(|query| Query { rounding: Rounding::Half, ..query });
+    let mut rounded = call.clone();
+    rounded.problem = Spec { query, ..*call.problem }.validate()?;
+    let bytes = shape.bytes(Work::Written) + call.problem.cache_bytes();
+    let layers = Layers::upload(device, &call, (ROTATED / bytes).clamp(1, LAYERS));
+    let unfused = Unfused::new(device, &rounded.problem)?;
+    let mut timings = Vec::new();
+    for work in [Work::Written, Work::KnownZero, Work::Unfused] {
+        if work == Work::KnownZero && shape.heads == shape.padded_heads {
+            continue;
+        }
+        let queue = |layer: usize| {
+            let buffers = &layers.0[layer];
+            match work {
+                Work::Written => launch(device, &call.problem, buffers),
+                // They are, after the calls before.
+                Work::KnownZero => {
+                    launch_with_pads(device, &call.problem, buffers, Pads::KnownZero)
+                }
+                Work::Unfused => unfused.launch(device, &rounded.problem, buffers),
+            }
+        };
+        (0..layers.0.len()).try_for_each(queue)?;
+        let call = if work == Work::Unfused { &rounded } else { &call };
+        check(call, &layers.read(device, &call.problem)?, device)?;
+        let client = device.client();
+        timings.push(Timing {
+            work,
+            graph: graph(client, CALLS, |_| queue(0))?,
+            rotated: graph(client, layers.0.len(), queue)?,
+            layers: layers.0.len(),
+            stream: stream(client, &mut || queue(0))?,
+            host: burst(client, &mut || queue(0))?,
+        });
+    }
+    Ok(timings)
+}
+
+/// The buffers of some layers: positions, slots and rotary table are the same for all.
+struct Layers(Vec<Buffers>);
+
+impl Layers {
+    fn upload(device: &Device, call: &Call, count: usize) -> Self {
+        let shared = Buffers::upload(device, &call.problem, &call.inputs());
+        let layer = |_| Buffers {
+            q: Some(device.upload(&call.q)),
+            kv: Some(device.upload(&call.kv)),
+            q_out: Some(device.client().empty(call.problem.q_out_bytes())),
+            kv_cache: Some(device.upload(&call.kv_cache)),
+            ..shared.clone()
+        };
+        Self((0..count).map(layer).collect())
+    }
+
+    /// What the first layer's call wrote.
+    fn read(&self, device: &Device, problem: &Problem) -> Result<Output> {
+        let read = |buffer: &Option<_>, bytes| match buffer {
+            Some(buffer) => device.read(buffer, bytes),
+            None => Ok(Vec::new()),
+        };
+        Ok(Output {
+            q_out: read(&self.0[0].q_out, problem.q_out_bytes())?,
+            kv_cache: read(&self.0[0].kv_cache, problem.cache_bytes())?,
+        })
+    }
+}
+
+fn check(call: &Call, got: &Output, device: &Device) -> Result<()> {
+    let want = call.run(&Target::Reference)?;
+    let found = compare(call, &want, got, Rule::of(device.runtime()));
+    let Some(first) = found.first else { return Ok(()) };
+    Err(Error::Device(DeviceError::Failed {
+        doing: "computing what it was timed for",
+        reason: first,
+    }))
+}
+
+/// Times the unfused chain on the CPU, in seconds a call.
+///
+/// # Errors
+/// A shape that makes no sense.
+pub fn reference(shape: Shape) -> Result<f64> {
+    let call = shape.case().call()?;
+    let mut output =
+        Output { q_out: vec![0; call.problem.q_out_bytes()], kv_cache: call.kv_cache.clone() };
+    let mut run = || {
+        let outputs = Outputs { q_out: &mut output.q_out, kv_cache: &mut output.kv_cache };
+        Target::Reference.run(&call.problem, &call.inputs(), outputs)
+    };
+    run()?;
+    let (mut calls, start) = (0, Instant::now());
+    while start.elapsed() < LEAST {
+        run()?;
+        calls += 1;
+    }
+    Ok(start.elapsed().as_secs_f64() / f64::from(calls))
+}
+
+/// Opens a device and runs one call of a shape on it; says how long that took, which is what a program waits for
+/// its first result: the runtime's start, the kernel's compilation, and the call.
+///
+/// # Errors
+/// A device that cannot be used, or fails.
+pub fn first_result(name: &str, shape: Shape) -> Result<(Device, f64)> {
+    let call = shape.case().call()?;
+    let start = Instant::now();
+    let device = Device::open(name)?;
+    let target = Target::Device(device);
+    call.run(&target)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let Target::Device(device) = target else { unreachable!("it was made above") };
+    Ok((device, seconds))
+}
+
+/// Seconds from one call to the next.
+pub fn stream(client: &Client, queue: &mut impl FnMut() -> Result<(), DeviceError>) -> Result<f64> {
+    wait(client)?;
+    let mut calls = 10;
+    loop {
+        let start = Instant::now();
+        for _ in 0..calls {
+            queue()?;
+        }
+        wait(client)?;
+        let all = start.elapsed();
+        if all > LEAST {
+            return Ok(all.as_secs_f64() / f64::from(calls));
+        }
+        calls *= 4;
+    }
+}
+
+/// Seconds that the calling thread spends on a call while the queue has room: the median of bursts.
+pub fn burst(client: &Client, queue: &mut impl FnMut() -> Result<(), DeviceError>) -> Result<f64> {
+    let mut bursts = Vec::new();
+    let start = Instant::now();
+    while bursts.len() < 11 || (start.elapsed() < LEAST && bursts.len() < 201) {
+        wait(client)?;
+        let start = Instant::now();
+        for _ in 0..BURST {
+            queue()?;
+        }
+        bursts.push(start.elapsed().as_secs_f64() / f64::from(BURST));
+    }
+    bursts.sort_by(f64::total_cmp);
+    Ok(bursts[bursts.len() / 2])
+}
+
+/// Seconds a call in a graph of some calls; `None` where the device has no graphs.
+fn graph(
+    client: &Client,
+    calls: usize,
+    queue: impl Fn(usize) -> Result<(), DeviceError>,
+) -> Result<Option<f64>> {
+    if client.graph_prepare().is_err() {
+        return Ok(None);
+    }
+    queue(0)?;
+    wait(client)?;
+    let failed = |error: ServerError| DeviceError::failed("replaying a graph", error);
+    if client.start_capture().is_err() {
+        return Ok(None);
+    }
+    (0..calls).try_for_each(queue)?;
+    let graph = client.stop_capture().map_err(failed)?;
+    let mut replays = 1;
+    loop {
+        let start = Instant::now();
+        for _ in 0..replays {
+            // SAFETY: the buffers live, and nobody else uses them.
+            unsafe { graph.replay() }.map_err(failed)?;
+        }
+        wait(client)?;
+        let all = start.elapsed();
+        if all > LEAST {
+            return Ok(Some(all.as_secs_f64() / f64::from(replays) / calls as f64));
+        }
+        replays *= 4;
+    }
+}
+
+fn wait(client: &Client) -> Result<()> {
+    Ok(block_on(client.sync()).map_err(|error| DeviceError::failed("running the kernel", error))?)
+}
