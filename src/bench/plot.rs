@@ -134,6 +134,7 @@ fn bandwidth(
         .x_desc("megabytes that a call must move")
         .y_desc("GB/s of them")
         .x_label_formatter(&plain)
+        .y_label_formatter(&plain)
         .light_line_style(WHITE)
         .axis_desc_style(("sans-serif", 15))
         .label_style(("sans-serif", 13))

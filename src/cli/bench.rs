@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 pub fn bench(args: &args::Bench) -> Result<()> {
     let asked = args.shape.iter().map(|text| parse(text)).collect::<Result<Vec<_>, _>>()?;
     let spinner = spinner("opening the device");
-    let (device, first) = first_result(&args.device, SHAPES[0])?;
+    let (device, [opened, first]) = first_result(&args.device, SHAPES[0])?;
     let cpu = device.strategy().lanes == Lanes::Unit;
     // A CPU would take minutes for the larger ones.
     let usual = SHAPES.iter().filter(|shape| !cpu || shape.tokens * shape.padded_heads <= 1 << 16);
@@ -34,7 +34,7 @@ pub fn bench(args: &args::Bench) -> Result<()> {
     if let Some(path) = &args.plot {
         plot(path, &title, floor.copy, &results)?;
     }
-    let mut text = format!("{title}\n{}\n\n", limits(&floor, first));
+    let mut text = format!("{title}\n{}\n\n", limits(&floor, opened, first));
     let mut header = vec![
         "tokens",
         "heads",
@@ -52,20 +52,21 @@ pub fn bench(args: &args::Bench) -> Result<()> {
     text += &table(&header, rows);
     text += &steps(&results);
     let json = json!({
-        "device": device.name(), "is": device.describe(), "first_result_s": first,
+        "device": device.name(), "is": device.describe(), "opened_s": opened, "first_result_s": first,
         "copy_bytes_s": floor.copy, "empty_stream_s": floor.stream, "empty_host_s": floor.host,
         "results": json,
     });
     args.report.write(&text, &json)
 }
 
-fn limits(floor: &Floor, first: f64) -> String {
+fn limits(floor: &Floor, opened: f64, first: f64) -> String {
     format!(
         "copying {:.0} GB/s; an empty kernel with as many arguments {:.2} us on a stream, {:.2} us of the \
-         calling thread\nfirst result {:.0} ms after the program began with the device ({}=0 compiles anew)",
+         calling thread\ndevice opened in {:.0} ms, first result {:.0} ms later ({}=0 compiles the kernel anew)",
         floor.copy / 1e9,
         floor.stream * 1e6,
         floor.host * 1e6,
+        opened * 1e3,
         first * 1e3,
         kernels::SWITCH,
     )

@@ -133,7 +133,7 @@ impl Blueprint {
         Self {
             lanes: strategy.lanes,
             conversion: strategy.conversion(problem.half),
-            rows_per_cube: strategy.rows_per_cube,
+            rows_per_cube: strategy.rows_per_cube(rows(problem, pads)),
             half: problem.half,
             positions: problem.positions,
             table_type: problem.table.number,
@@ -142,4 +142,13 @@ impl Blueprint {
             key,
         }
     }
+}
+
+/// Rows of work: the heads of the output that are written, and the key, of each token.
+pub(crate) fn rows(problem: &Problem, pads: Pads) -> usize {
+    let heads = problem.query.map_or(0, |query| match pads {
+        Pads::Written => query.padded_heads,
+        Pads::KnownZero => query.heads,
+    });
+    problem.tokens * (heads + usize::from(problem.key.is_some()))
 }

@@ -133,7 +133,7 @@ impl GatherBlueprint {
         Self {
             lanes: strategy.lanes,
             conversion: strategy.conversion(gather.half),
-            rows_per_cube: strategy.rows_per_cube,
+            rows_per_cube: strategy.rows_per_cube(gather.rows),
             half: gather.half,
             rounded: gather.rounded,
             format: gather.cache.format,

@@ -2,7 +2,7 @@
 
 use crate::{
     Device, Result,
-    blueprint::{Blueprint, Lanes, Pads, QueryBlueprint},
+    blueprint::{Blueprint, Lanes, Pads, rows},
     kernel::{ScalarsLaunch, prologue},
 };
 use cubecl::{
@@ -101,29 +101,14 @@ pub fn launch_with_pads(
     buffers: &Buffers,
     pads: Pads,
 ) -> Result<()> {
-    launch_blueprint(device, problem, buffers, &device.blueprint(problem, pads))
-}
-
-impl Device {
-    /// The specialization of the kernel that this device uses for a problem.
-    pub fn blueprint(&self, problem: &Problem, pads: Pads) -> Blueprint {
-        Blueprint::new(problem, &self.strategy(), pads)
-    }
-}
-
-fn launch_blueprint(
-    device: &Device,
-    problem: &Problem,
-    buffers: &Buffers,
-    blueprint: &Blueprint,
-) -> Result<()> {
     let sizes = problem.sizes();
     check(device, buffers, sizes)?;
-    let rows = rows(problem, blueprint);
+    let rows = rows(problem, pads);
     if rows == 0 {
         return Ok(());
     }
     let client = device.client();
+    let blueprint = device.blueprint(problem, pads);
     let (count, dim) = grid(client, rows, blueprint.lanes, blueprint.rows_per_cube);
     let out_words = blueprint.out_words();
     // What a call has no use for is never touched: any buffer will do.
@@ -150,10 +135,17 @@ fn launch_blueprint(
             slice(handle(&buffers.q_out), sizes.q_out, 4 * out_words),
             slice(handle(&buffers.kv_cache), sizes.kv_cache, 8),
             scalars(problem),
-            *blueprint,
+            blueprint,
         );
     }
     Ok(())
+}
+
+impl Device {
+    /// The specialization of the kernel that this device uses for a problem.
+    pub fn blueprint(&self, problem: &Problem, pads: Pads) -> Blueprint {
+        Blueprint::new(problem, &self.strategy(), pads)
+    }
 }
 
 fn check(device: &Device, buffers: &Buffers, sizes: &Sizes) -> Result<()> {
@@ -201,15 +193,6 @@ pub(crate) fn check_buffer(
 
 /// Buffers begin at a word.
 const ALIGNMENT: u64 = 16;
-
-/// Rows of work: the heads of the output that are written, and the key, of each token.
-fn rows(problem: &Problem, blueprint: &Blueprint) -> usize {
-    let heads = problem.query.map_or(0, |query| match blueprint.query {
-        Some(QueryBlueprint { pads: Pads::KnownZero, .. }) => query.heads,
-        _ => query.padded_heads,
-    });
-    problem.tokens * (heads + usize::from(problem.key.is_some()))
-}
 
 /// Cubes for that many rows, spread over two dimensions where one does not hold them.
 pub(crate) fn grid(

@@ -92,7 +92,8 @@ pub fn generate(target: &str, problem: &Problem, conversion: Conversion) -> Resu
 /// The kernel for a device with planes of that size.
 fn kernel(plane_size: u32, problem: &Problem, conversion: Conversion) -> prologue::Prologue {
     let (lanes, rows_per_cube) = (Lanes::Plane, PLANE_ROWS);
-    let strategy = Strategy { lanes, bf16: conversion, f16: conversion, rows_per_cube };
+    let (bf16, f16) = (conversion, conversion);
+    let strategy = Strategy { lanes, bf16, f16, rows_per_cube, few_rows: 0 };
     let blueprint = Blueprint::new(problem, &strategy, Pads::Written);
     let settings = KernelSettings::new(
         cube_dim(blueprint.lanes, blueprint.rows_per_cube).into(),

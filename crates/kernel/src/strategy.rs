@@ -22,6 +22,8 @@ pub struct Strategy {
     pub f16: Conversion,
     /// Rows that a cube works on at once.
     pub rows_per_cube: u32,
+    /// A call of fewer rows than this does not fill the device: its cubes have half as many, so that there are more.
+    pub few_rows: usize,
 }
 
 /// Rows of a cube where a row is 32 units: as many as hide the latency of memory.
@@ -54,17 +56,20 @@ impl Strategy {
                 Conversion::Integer
             }
         };
+        let rows_per_cube = most.min(hardware.max_units_per_cube / row_units).max(1);
+        let processors = hardware.num_streaming_multiprocessors.filter(|_| plane).unwrap_or(0);
         Self {
             lanes,
             bf16: native(FloatKind::BF16),
             f16: native(FloatKind::F16),
-            rows_per_cube: std::env::var("MLA_ROWS")
-                .ok()
-                .and_then(|x| x.parse().ok())
-                .unwrap_or(most)
-                .min(hardware.max_units_per_cube / row_units)
-                .max(1),
+            rows_per_cube,
+            few_rows: (processors * rows_per_cube) as usize,
         }
+    }
+
+    /// Rows that a cube works on at once in a call of so many.
+    pub fn rows_per_cube(&self, rows: usize) -> u32 {
+        if rows < self.few_rows { self.rows_per_cube.div_ceil(2) } else { self.rows_per_cube }
     }
 
     /// How values of a 16-bit type are converted.

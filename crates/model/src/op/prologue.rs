@@ -1,6 +1,6 @@
 use super::{
     backend::{self, PrologueOps},
-    check, round,
+    check, kernel_device, round,
 };
 use burn::{
     backend::Dispatch,
@@ -214,22 +214,26 @@ impl Prologue {
     /// Those of [`run`](Self::run), and a device that fails.
     pub fn warm_up(&self, tokens: &Tokens, kv_cache: &mut Tensor<2, Int>) -> Result<()> {
         let device = kv_cache.device();
-        let typed = |like: &Tensor<1, Int>, value: i64| {
-            Tensor::<1, Int>::full([1], value, (&device, like.dtype()))
-        };
-        let tokens = Tokens {
-            positions: typed(&tokens.positions, 0),
-            slot_mapping: typed(&tokens.slot_mapping, -1),
-            cos_sin_cache: tokens.cos_sin_cache.clone(),
-        };
         let halves = (&device, backend::dtype(self.half));
-        let q = || Tensor::<3>::empty([1, self.query.heads, HEAD_DIM], halves);
-        let kv = || Tensor::<2>::empty([1, HEAD_DIM], halves);
-        let mut q_out = PaddedQueries::new(1, self.query.padded_heads, self.half, &device);
-        for _pads in ["written", "known to be zero"] {
-            self.run_into(q(), kv(), &tokens, kv_cache, &mut q_out)?;
+        // Calls of few rows have a kernel of their own.
+        for count in [1, kernel_device(&device)?.strategy().few_rows.max(1)] {
+            let typed = |like: &Tensor<1, Int>, value: i64| {
+                Tensor::<1, Int>::full([count], value, (&device, like.dtype()))
+            };
+            let tokens = Tokens {
+                positions: typed(&tokens.positions, 0),
+                slot_mapping: typed(&tokens.slot_mapping, -1),
+                cos_sin_cache: tokens.cos_sin_cache.clone(),
+            };
+            let q = || Tensor::<3>::zeros([count, self.query.heads, HEAD_DIM], halves);
+            let kv = || Tensor::<2>::zeros([count, HEAD_DIM], halves);
+            let padded_heads = self.query.padded_heads;
+            let mut q_out = PaddedQueries::new(count, padded_heads, self.half, &device);
+            for _pads in ["written", "known to be zero"] {
+                self.run_into(q(), kv(), &tokens, kv_cache, &mut q_out)?;
+            }
+            self.insert(kv(), &tokens, kv_cache)?;
         }
-        self.insert(kv(), &tokens, kv_cache)?;
         // The operators are queued lazily: a read makes them run.
         device.sync().map_err(|error| Error::Failed {
             doing: "compiling the kernel",
