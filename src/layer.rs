@@ -36,21 +36,26 @@ pub fn run(file: &LayerFile, options: &Options, progress: impl Fn(usize)) -> Res
     // The heads of a rank are what the backend pads, so the whole layer need not fit it.
     let config = AttentionConfig::new(file.shape, AttentionBackend::Any, BLOCK_SIZE, blocks)?;
     let config = if options.fp8 { config } else { config.with_rows_16bit() };
-    let config = AttentionConfig { window: file.window, eps: file.eps, ..config };
+    // A longer window than the sequence sees no more.
+    let window = file.window.min(tokens.max(1));
+    let config = AttentionConfig { window, eps: file.eps, ..config };
     let config = config.padded_for(options.backend, options.world_size)?;
+    if options.devices.len() > options.world_size {
+        let must = format_args!("at most the {} ranks", options.world_size);
+        return Err(Invalid::new("the number of devices", options.devices.len(), must).into());
+    }
     let names = options.devices.iter().cycle().take(options.world_size);
     let devices = names.map(|name| device(name)).collect::<Result<Vec<_>, _>>()?;
     let home = devices.first().ok_or_else(|| Invalid::new("the ranks", 0, "1 or more"))?;
-    if tokens == 0 {
-        return Ok(Vec::new());
-    }
-
     let layer = DeepSeekV4Attention::load(config, &file.path, "w.", home);
     let layer = layer.map_err(|error| match Error::from(error) {
         Error::Invalid(invalid) => Error::input(&file.path, invalid),
         other => other,
     })?;
     let mut ranks = TensorParallel::new(&layer, &devices)?;
+    if tokens == 0 {
+        return Ok(Vec::new());
+    }
     let hidden = file.shape.hidden;
     let x = Tensor::<2>::from_data(TensorData::new(file.x.clone(), [tokens, hidden]), home);
     let table = TensorData::new(file.table.clone(), [tokens, ROPE_DIM]);
@@ -67,7 +72,7 @@ pub fn run(file: &LayerFile, options: &Options, progress: impl Fn(usize)) -> Res
             false => tokens,
         };
         // What no token will see again is free for others.
-        pages.slide(sequence, file.window)?;
+        pages.slide(sequence, window)?;
         let step = Step::next(&mut pages, &[sequence], count, blocks, &table)?;
         let y = ranks.forward(x.clone().slice(done..done + count), &step)?;
         outputs.extend(values(y)?);

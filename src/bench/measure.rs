@@ -33,18 +33,18 @@ pub fn measure(device: &Device, shape: Shape) -> Result<Vec<Timing>> {
     let mut rounded = call.clone();
     rounded.problem = Spec { query, ..*call.problem }.validate()?;
     let bytes = shape.bytes(Work::Written) + call.problem.cache_bytes();
-    let layers = Layers::upload(device, &call, (ROTATED / bytes).clamp(1, LAYERS));
+    let mut layers = Layers::upload(device, &call, (ROTATED / bytes).clamp(1, LAYERS));
     let unfused = Unfused::new(device, &rounded.problem)?;
     let mut timings = Vec::new();
     for work in [Work::Written, Work::KnownZero, Work::Unfused] {
         if work == Work::KnownZero && shape.heads == shape.padded_heads {
             continue;
         }
+        layers.spoil(device, &call, work);
         let queue = |layer: usize| {
             let buffers = &layers.0[layer];
             match work {
                 Work::Written => launch(device, &call.problem, buffers),
-                // They are, after the calls before.
                 Work::KnownZero => {
                     launch_with_pads(device, &call.problem, buffers, Pads::KnownZero)
                 }
@@ -81,6 +81,18 @@ impl Layers {
             ..shared.clone()
         };
         Self((0..count).map(layer).collect())
+    }
+
+    /// Makes every byte that a call must write wrong, in the first layer: what is checked.
+    fn spoil(&mut self, device: &Device, call: &Call, work: Work) {
+        let mut q_out = vec![0xAA; call.problem.q_out_bytes()];
+        if let (Work::KnownZero, Some(query)) = (work, call.problem.query) {
+            for token in q_out.chunks_exact_mut(query.padded_heads * 1024) {
+                token[query.heads * 1024..].fill(0);
+            }
+        }
+        self.0[0].q_out = Some(device.upload(&q_out));
+        self.0[0].kv_cache = Some(device.upload(&call.kv_cache));
     }
 
     /// What the first layer's call wrote.

@@ -165,11 +165,16 @@ fn bandwidth(
     Ok(())
 }
 
-/// The range of some positive values, with room on both sides.
+/// The powers of ten around some positive values.
 fn room(values: impl Iterator<Item = f64>) -> Range<f64> {
     let (low, high) = values
         .fold((f64::MAX, 0.0), |(low, high): (f64, f64), value| (low.min(value), high.max(value)));
-    if high > 0.0 { low / 1.4..high * 1.4 } else { 1.0..10.0 }
+    let power = |value: f64| 10f64.powf(value);
+    if high > 0.0 {
+        power((low / 1.1).log10().floor())..power((high * 1.1).log10().ceil())
+    } else {
+        1.0..10.0
+    }
 }
 
 /// A number as people write it.

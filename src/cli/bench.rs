@@ -2,6 +2,7 @@ use super::{args, kernels, report::table, run::spinner};
 use mla_prologue::{
     Result,
     bench::{Floor, SHAPES, Shape, Timing, Work, first_result, floor, measure, plot, reference},
+    file,
     kernel::Lanes,
     operator::Invalid,
 };
@@ -10,6 +11,9 @@ use serde_json::{Value, json};
 /// Measures every shape with pads written, with pads known to be zero, and unfused.
 pub fn bench(args: &args::Bench) -> Result<()> {
     let asked = args.shape.iter().map(|text| parse(text)).collect::<Result<Vec<_>, _>>()?;
+    for path in [&args.plot, &args.report.json].into_iter().flatten() {
+        file::check_destination(path)?;
+    }
     let spinner = spinner("opening the device");
     let (device, [opened, first]) = first_result(&args.device, SHAPES[0])?;
     let cpu = device.strategy().lanes == Lanes::Unit;
@@ -31,9 +35,6 @@ pub fn bench(args: &args::Bench) -> Result<()> {
     }
     spinner.finish_and_clear();
     let title = format!("{}, {}", device.name(), device.describe());
-    if let Some(path) = &args.plot {
-        plot(path, &title, floor.copy, &results)?;
-    }
     let mut text = format!("{title}\n{}\n\n", limits(&floor, opened, first));
     let mut header = vec![
         "tokens",
@@ -56,7 +57,12 @@ pub fn bench(args: &args::Bench) -> Result<()> {
         "copy_bytes_s": floor.copy, "empty_stream_s": floor.stream, "empty_host_s": floor.host,
         "results": json,
     });
-    args.report.write(&text, &json)
+    // The table first: a picture that cannot be written does not lose it.
+    args.report.write(&text, &json)?;
+    match &args.plot {
+        Some(path) => plot(path, &title, floor.copy, &results),
+        None => Ok(()),
+    }
 }
 
 fn limits(floor: &Floor, opened: f64, first: f64) -> String {

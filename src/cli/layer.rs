@@ -2,7 +2,7 @@ use super::{args, plan::backend};
 use indicatif::{ProgressBar, ProgressStyle};
 use mla_prologue::{
     Result,
-    file::{LayerFile, write_layer},
+    file::{LayerFile, check_destination, check_distinct, write_layer},
     layer::{Options, relative_error, run},
     operator::Invalid,
 };
@@ -40,6 +40,14 @@ pub fn layer(args: &args::Layer) -> Result<()> {
         fp8,
         decode: args.decode,
     };
+    check_distinct(&args.input, "OUT", &args.output)?;
+    check_destination(&args.output)?;
+    if let Some(json) = &args.report.json {
+        check_destination(json)?;
+        if *json == args.output {
+            return Err(Invalid::new("--json", json.display(), "another file than OUT").into());
+        }
+    }
     let file = LayerFile::read(&args.input)?;
     let bar = ProgressBar::new(file.tokens() as u64);
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} tokens");
@@ -54,5 +62,8 @@ pub fn layer(args: &args::Layer) -> Result<()> {
         }
         None => format!("{} tokens\n", file.tokens()),
     };
-    args.report.write(&text, &json!({"tokens": file.tokens(), "relative_error": error}))
+    args.report.write(
+        &text,
+        &json!({"tokens": file.tokens(), "compared": error.is_some(), "relative_error": error}),
+    )
 }

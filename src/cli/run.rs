@@ -5,6 +5,8 @@ use std::time::Duration;
 
 /// Runs the kernel on a file.
 pub fn run(args: &args::Run) -> Result<()> {
+    file::check_distinct(&args.input, "OUT", &args.output)?;
+    file::check_destination(&args.output)?;
     let spinner = spinner("reading");
     let call = file::read(&args.input)?;
     let target = Target::open(&args.device.device)?;

@@ -2,7 +2,7 @@ use super::{load, unreadable, write::write};
 use crate::{Error, Result};
 use half::{bf16, f16};
 use mla_prologue_model::{Preset, Rotary};
-use mla_prologue_operator::{Invalid, ROPE_DIM};
+use mla_prologue_operator::{HEAD_DIM, Invalid, ROPE_DIM};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use std::{
     collections::{BTreeMap, HashMap},
@@ -43,7 +43,11 @@ impl LayerFile {
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(unreadable)?;
         let none = HashMap::new();
         let named = header.metadata().as_ref().unwrap_or(&none);
-        let size = |key: &str| required::<usize>(named, key, "a whole number, 1 or more");
+        let size = |key: &str| {
+            let must = "a whole number, 1 or more";
+            let size = required::<usize>(named, key, must)?;
+            if size == 0 { Err(Invalid::new(key, size, must)) } else { Ok(size) }
+        };
         let shape = Preset {
             name: "the layer",
             heads: size("heads")?,
@@ -55,7 +59,11 @@ impl LayerFile {
         };
         let file = SafeTensors::deserialize(bytes).map_err(unreadable)?;
         let x = file.tensor("x").map_err(|_| Invalid::new("x", "absent", "in the file"))?;
-        let tokens = x.shape().first().copied().unwrap_or(0);
+        let &[tokens, _] = x.shape() else {
+            let must = format_args!("[tokens, {}]", shape.hidden);
+            return Err(Invalid::new("the shape of x", format!("{:?}", x.shape()), must));
+        };
+        check_weights(&file, &shape)?;
         let reals = |name: &str, shape: [usize; 2]| {
             file.tensor(name).ok().map(|view| values(name, &view, shape)).transpose()
         };
@@ -65,16 +73,21 @@ impl LayerFile {
                 let rows = cos.chunks(ROPE_DIM / 2).zip(sin.chunks(ROPE_DIM / 2));
                 rows.flat_map(|(cos, sin)| [cos, sin].concat()).collect()
             }
-            _ => {
-                let theta = required(named, "theta", "a number, where cos and sin are absent")?;
+            (None, None) => {
+                let must = "a finite number above 0, where cos and sin are absent";
+                let theta: f64 = required(named, "theta", must)?;
+                if !(theta > 0.0 && theta.is_finite()) {
+                    return Err(Invalid::new("theta", theta, must));
+                }
                 Rotary { theta, yarn: None }.table(0..tokens as u32)
             }
+            _ => return Err(Invalid::new("cos or sin", "absent", "there, if the other is")),
         };
         Ok(Self {
             path: path.to_owned(),
             shape,
             window: size("window")?,
-            eps: required(named, "eps", "a number, 0 or more")?,
+            eps: eps(named)?,
             x: values("x", &x, [tokens, shape.hidden])?,
             table,
             y: reals("y", [tokens, shape.hidden])?,
@@ -106,24 +119,65 @@ fn required<T: FromStr>(
     value.parse().map_err(|_| Invalid::new(key, value, must))
 }
 
+fn eps(named: &HashMap<String, String>) -> Result<f32, Invalid> {
+    let must = "a finite f32, not negative";
+    let eps: f32 = required(named, "eps", must)?;
+    if eps.is_finite() && eps >= 0.0 { Ok(eps) } else { Err(Invalid::new("eps", eps, must)) }
+}
+
+/// The weights that `mla_prologue_model` will load must be there, in shapes that follow from the sizes.
+fn check_weights(file: &SafeTensors, shape: &Preset) -> Result<(), Invalid> {
+    let Preset { heads, hidden, q_lora_rank, o_groups, o_lora_rank, .. } = *shape;
+    let group = heads / o_groups * HEAD_DIM;
+    let weights: [(&str, &[usize]); 8] = [
+        ("w.q_a_proj.weight", &[q_lora_rank, hidden]),
+        ("w.q_a_norm.weight", &[q_lora_rank]),
+        ("w.q_b_proj.weight", &[heads * HEAD_DIM, q_lora_rank]),
+        ("w.kv_proj.weight", &[HEAD_DIM, hidden]),
+        ("w.kv_norm.weight", &[HEAD_DIM]),
+        ("w.sinks", &[heads]),
+        ("w.o_a_proj.weight", &[o_groups * o_lora_rank, group]),
+        ("w.o_b_proj.weight", &[hidden, o_groups * o_lora_rank]),
+    ];
+    if !heads.is_multiple_of(o_groups) {
+        let must = format_args!("a divisor of the {heads} heads");
+        return Err(Invalid::new("o_groups", o_groups, must));
+    }
+    weights.into_iter().try_for_each(|(name, wanted)| {
+        let must = format!("in the file, {wanted:?}");
+        let view = file.tensor(name).map_err(|_| Invalid::new(name, "absent", must))?;
+        check_shape(name, &view, wanted)?;
+        check_type(name, &view)
+    })
+}
+
+fn check_shape(name: &str, view: &TensorView, wanted: &[usize]) -> Result<(), Invalid> {
+    if view.shape() == wanted {
+        return Ok(());
+    }
+    let is = format!("{:?}", view.shape());
+    Err(Invalid::new(format_args!("the shape of {name}"), is, format!("{wanted:?}")))
+}
+
+fn check_type(name: &str, view: &TensorView) -> Result<(), Invalid> {
+    match view.dtype() {
+        Dtype::F32 | Dtype::BF16 | Dtype::F16 => Ok(()),
+        other => Err(Invalid::new(format_args!("the type of {name}"), other, "F32, BF16 or F16")),
+    }
+}
+
 /// A tensor's values as f32.
 fn values(name: &str, view: &TensorView, shape: [usize; 2]) -> Result<Vec<f32>, Invalid> {
-    if view.shape() != shape {
-        let is = format!("{:?}", view.shape());
-        return Err(Invalid::new(format_args!("the shape of {name}"), is, format!("{shape:?}")));
-    }
+    check_shape(name, view, &shape)?;
+    check_type(name, view)?;
     let data = view.data();
     let halves = || data.chunks_exact(2).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
     match view.dtype() {
-        Dtype::F32 => {
-            let words = data.chunks_exact(4);
-            Ok(words.map(|word| f32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect())
-        }
         Dtype::BF16 => Ok(halves().map(|bits| bf16::from_bits(bits).to_f32()).collect()),
         Dtype::F16 => Ok(halves().map(|bits| f16::from_bits(bits).to_f32()).collect()),
-        other => {
-            let name = format_args!("the type of {name}");
-            Err(Invalid::new(name, other, "F32, BF16 or F16"))
+        _ => {
+            let words = data.chunks_exact(4);
+            Ok(words.map(|word| f32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect())
         }
     }
 }

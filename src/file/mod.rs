@@ -7,6 +7,8 @@ mod metadata;
 mod output;
 mod write;
 
+pub use write::{check_destination, check_distinct};
+
 pub use input::{parse, read};
 #[cfg(feature = "burn")]
 pub use layer::{LayerFile, write_layer};

@@ -20,11 +20,10 @@ pub fn write(
 ) -> Result<()> {
     let path = &destination(path)?;
     let failed = |error: io::Error| Error::file("write", path, error.kind());
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut file = tempfile::Builder::new()
         .prefix(".mla-prologue-")
         .permissions(fs::Permissions::from_mode(0o666))
-        .tempfile_in(folder.unwrap_or(Path::new(".")))
+        .tempfile_in(folder(path).unwrap_or(Path::new(".")))
         .map_err(failed)?;
     file.write_all(&header(metadata, tensors)).map_err(failed)?;
     tensors.iter().try_for_each(|(.., bytes)| file.write_all(bytes)).map_err(failed)?;
@@ -32,9 +31,50 @@ pub fn write(
     Ok(())
 }
 
+/// Checks that a file can be at a path, before the work whose result it is to hold. `-` is standard output.
+///
+/// # Errors
+/// A folder that is missing, or something that is no file.
+pub fn check_destination(path: &Path) -> Result<()> {
+    if path.as_os_str() == "-" {
+        return Ok(());
+    }
+    let path = destination(path)?;
+    match folder(&path) {
+        Some(folder) if !folder.is_dir() => Err(Error::file(
+            "write",
+            &path,
+            format_args!("there is no folder {}", folder.display()),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Checks that two paths are not the same file.
+///
+/// # Errors
+/// That they are; `name` says what the second is.
+pub fn check_distinct(input: &Path, name: &str, output: &Path) -> Result<()> {
+    let same = fs::canonicalize(output)
+        .is_ok_and(|output| fs::canonicalize(input).is_ok_and(|input| input == output));
+    match same {
+        true => Err(Invalid::new(name, output.display(), "another file than the input").into()),
+        false => Ok(()),
+    }
+}
+
+fn folder(path: &Path) -> Option<&Path> {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty())
+}
+
 /// Where to write: a link's target, or the path itself, unless it is something that is no file.
 fn destination(path: &Path) -> Result<PathBuf> {
-    let Ok(resolved) = fs::canonicalize(path) else { return Ok(path.to_owned()) };
+    let Ok(resolved) = fs::canonicalize(path) else {
+        // A link to what is not there yet, or nothing.
+        let target = fs::read_link(path).ok();
+        let target = target.map(|target| folder(path).unwrap_or(Path::new("")).join(target));
+        return Ok(target.unwrap_or_else(|| path.to_owned()));
+    };
     if resolved.is_file() {
         return Ok(resolved);
     }

@@ -37,7 +37,11 @@ struct Draft {
 
 impl Draft {
     fn new() -> Self {
-        let bytes = fs::read(BASIC).expect("an example");
+        Self::of(BASIC)
+    }
+
+    fn of(path: &str) -> Self {
+        let bytes = fs::read(path).expect("an example");
         let (_, header) = SafeTensors::read_metadata(&bytes).expect("an example");
         let file = SafeTensors::deserialize(&bytes).expect("an example");
         let tensor = |(name, view): (&str, TensorView)| {
@@ -65,6 +69,19 @@ impl Draft {
     fn shaped(mut self, name: &str, dtype: Dtype, shape: &[usize]) -> Self {
         let bytes = shape.iter().product::<usize>() * dtype.bitsize() / 8;
         self.tensors.insert(name.into(), (dtype, shape.to_vec(), vec![0; bytes]));
+        self
+    }
+
+    /// The tensor's values in another type.
+    fn typed(mut self, name: &str, dtype: Dtype) -> Self {
+        let tensor = self.tensors.get_mut(name).expect("a tensor");
+        let values = tensor.2.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+        tensor.2 = match dtype {
+            Dtype::BF16 => values.flat_map(|x| half::bf16::from_f32(x).to_le_bytes()).collect(),
+            Dtype::F16 => values.flat_map(|x| half::f16::from_f32(x).to_le_bytes()).collect(),
+            _ => values.flat_map(|x| f64::from(x).to_le_bytes()).collect(),
+        };
+        tensor.0 = dtype;
         self
     }
 
@@ -231,6 +248,121 @@ fn an_output_of_another_kind_is_refused() {
     fs::write(out, lying).expect("the output");
     let message = refused(&["verify", BASIC, "--against", out], 2);
     assert!(message.contains("fp8 is e4m3xx; it must be e4m3fn, or absent"), "{message}");
+}
+
+#[cfg(feature = "burn")]
+const LAYER: &str = "examples/layer/attn_swa_8h.safetensors";
+
+#[cfg(feature = "burn")]
+#[rstest]
+#[case::tensor(Draft::of(LAYER).without("w.sinks"), &[], "w.sinks is absent; it must be in the file, [8]")]
+#[case::x(Draft::of(LAYER).without("x"), &[], "x is absent")]
+#[case::rank(Draft::of(LAYER).shaped("x", Dtype::F32, &[40]), &[], "the shape of x is [40]")]
+#[case::shape(
+    Draft::of(LAYER).shaped("w.q_a_proj.weight", Dtype::F32, &[128, 64]),
+    &[],
+    "the shape of w.q_a_proj.weight is [128, 64]; it must be [64, 128]"
+)]
+#[case::wide(
+    Draft::of(LAYER).typed("w.q_b_proj.weight", Dtype::F64),
+    &[],
+    "the type of w.q_b_proj.weight is F64; it must be F32, BF16 or F16"
+)]
+#[case::key(Draft::of(LAYER).without("window"), &[], "window is absent")]
+#[case::zero(Draft::of(LAYER).with("hidden", "0"), &[], "hidden is 0; it must be")]
+#[case::huge(Draft::of(LAYER).with("heads", "99999999999999999999"), &[], "heads is 99999999999999999999")]
+#[case::eps(Draft::of(LAYER).with("eps", "nan"), &[], "eps is NaN")]
+#[case::groups(Draft::of(LAYER).with("o_groups", "3"), &[], "o_groups is 3")]
+#[case::half_a_table(Draft::of(LAYER).without("sin"), &[], "cos or sin is absent")]
+#[case::no_table(Draft::of(LAYER).without("sin").without("cos"), &[], "theta is absent")]
+#[case::theta(
+    Draft::of(LAYER).without("sin").without("cos").with("theta", "-1"),
+    &[],
+    "theta is -1; it must be a finite number above 0"
+)]
+#[case::ranks(Draft::of(LAYER), &["--tp", "3"], "the world size is 3")]
+#[case::backend(Draft::of(LAYER), &["--backend", "x"], "--backend is x")]
+#[case::cache(Draft::of(LAYER), &["--cache", "x"], "--cache is x")]
+#[case::devices(Draft::of(LAYER), &["--device", "cpu,cpu"], "the number of devices is 2")]
+fn a_bad_layer_is_named(#[case] draft: Draft, #[case] words: &[&str], #[case] message: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (input, output) = (draft.write(folder.path()), folder.path().join("out"));
+    let paths = ["layer", input.to_str().expect("UTF-8"), output.to_str().expect("UTF-8")];
+    let device = ["--device", "cpu"];
+    let device = if words.contains(&"--device") { &[][..] } else { &device[..] };
+    let line = refused(&[&paths[..], device, words].concat(), 2);
+    assert!(line.contains(message), "{line}");
+    assert!(!output.exists(), "{line}");
+}
+
+/// The weights of checkpoints are in 16 bits, the tables of some in none.
+#[cfg(feature = "burn")]
+#[rstest]
+#[case::bf16(Dtype::BF16)]
+#[case::f16(Dtype::F16)]
+fn a_layer_in_16_bits_comes_as_close(#[case] dtype: Dtype) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let names: Vec<String> = Draft::of(LAYER).tensors.keys().cloned().collect();
+    let typed = |draft: Draft, name: &String| match name.as_str() {
+        "y" => draft,
+        "cos" | "sin" => draft.without(name),
+        _ => draft.typed(name, dtype),
+    };
+    let draft = names.iter().fold(Draft::of(LAYER).with("theta", "10000"), typed);
+    let (input, output) = (draft.write(folder.path()), folder.path().join("out"));
+    let words = [
+        "layer",
+        input.to_str().expect("UTF-8"),
+        output.to_str().expect("UTF-8"),
+        "--device",
+        "cpu",
+        "--cache",
+        "bf16",
+        "--json",
+        "-",
+    ];
+    let report = program(&words);
+    let json: serde_json::Value = serde_json::from_slice(&report.stdout).expect("JSON");
+    let error = json["relative_error"].as_f64().expect("the file has y");
+    assert!(error < 1e-2, "{error}");
+    let bytes = fs::read(&output).expect("it was written");
+    let file = SafeTensors::deserialize(&bytes).expect("it is whole");
+    assert_eq!(file.tensor("y").expect("it has y").shape(), [40, 128]);
+}
+
+/// What would be lost is refused before any work.
+#[test]
+fn destinations_are_checked_first() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let input = Draft::new().write(folder.path());
+    let input = input.to_str().expect("UTF-8");
+    let line = refused(&["run", input, input, "--device", "cpu"], 2);
+    assert!(line.contains("another file than the input"), "{line}");
+    let missing = folder.path().join("missing/out");
+    let missing = missing.to_str().expect("UTF-8");
+    let line = refused(&["run", input, missing, "--device", "cpu"], 3);
+    assert!(line.contains("there is no folder"), "{line}");
+    let words = ["bench", "--device", "cpu", "--plot", missing];
+    assert!(refused(&words, 3).contains("there is no folder"));
+    let line = refused(&["run", input, folder.path().to_str().expect("UTF-8")], 2);
+    assert!(line.contains("OUT is a folder"), "{line}");
+}
+
+#[test]
+fn a_benchmark_draws_what_it_measured() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let svg = folder.path().join("chart.svg");
+    let svg = svg.to_str().expect("UTF-8");
+    let words = ["bench", "--device", "cpu", "--shape", "2,1,3", "--plot", svg, "--json", "-"];
+    let report = program(&words);
+    let json: serde_json::Value = serde_json::from_slice(&report.stdout).expect("JSON");
+    let how: Vec<_> =
+        json["results"].as_array().expect("results").iter().map(|r| &r["how"]).collect();
+    assert_eq!(how, ["fused", "pads known zero", "unfused"]);
+    let picture = fs::read_to_string(svg).expect("it was drawn");
+    for text in ["tokens a call", "1 live heads padded to 3", "unfused, six kernels", "<circle"] {
+        assert!(picture.contains(text), "{text}");
+    }
 }
 
 #[test]

@@ -42,6 +42,8 @@ const TARGETS: &[Target] = &[
     Target { name: "amdgcn:gfx1100", plane_size: 32, compile: compilers::amdgcn },
     #[cfg(feature = "hip")]
     Target { name: "amdgcn:gfx1201", plane_size: 32, compile: compilers::amdgcn },
+    #[cfg(any(feature = "cuda", feature = "hip"))]
+    Target { name: "msl", plane_size: 32, compile: compilers::msl },
 ];
 
 /// The targets that this build can generate code for: those of the features `cuda` and `hip`.
@@ -196,6 +198,14 @@ mod compilers {
         plane_size: u32,
     ) -> Result<String, String> {
         cpp::<cubecl_cpp::target::Hip>(definition, plane_size, false)
+    }
+
+    pub fn msl(
+        definition: KernelDefinition,
+        _arch: &str,
+        plane_size: u32,
+    ) -> Result<String, String> {
+        cpp::<cubecl_cpp::target::Metal>(definition, plane_size, false)
     }
 
     #[cfg(feature = "cuda")]

@@ -54,6 +54,11 @@ impl Pages {
         Ok(Self { layout, free: (0..layout.num_blocks).collect(), sequences: HashMap::new() })
     }
 
+    /// The cache whose pages they are.
+    pub fn layout(&self) -> &CacheLayout {
+        &self.layout
+    }
+
     /// Blocks that no sequence holds.
     pub fn free_blocks(&self) -> usize {
         self.free.len()

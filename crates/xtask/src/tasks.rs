@@ -24,7 +24,10 @@ fn with_features(task: &str, features: &[String]) -> Command {
 
 /// Runs the kernel on the example files and compares.
 pub fn demo(features: &[String], rest: &[String]) -> Result {
-    eprintln!("demo: building for {} (the first time takes some minutes)", features.join(", "));
+    eprintln!(
+        "demo: building for {} (the first time takes some twenty minutes)",
+        features.join(", ")
+    );
     build_programs(features)?;
     let inputs = examples()?;
     let [first, ..] = inputs.as_slice() else {
@@ -36,7 +39,7 @@ pub fn demo(features: &[String], rest: &[String]) -> Result {
     verify(&inputs, rest)?;
     let y = program_folder()?.join("layer.safetensors").display().to_string();
     run(program(&["layer", LAYER, &y])?.args(rest))?;
-    eprintln!("demo: q_out and kv_cache of {first} are in {out}");
+    eprintln!("demo: q_out and kv_cache of {first} are in {out}, y of {LAYER} in {y}");
     Ok(())
 }
 

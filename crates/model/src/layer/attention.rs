@@ -3,11 +3,13 @@ use super::{
     attend::{attend, rotate_back},
     product::{batched, project},
 };
-use crate::{Prologue, round};
+use crate::Prologue;
 use burn::{
     module::{Module, Param},
     nn::{Linear, LinearConfig, RmsNorm, RmsNormConfig},
-    store::{ModuleSnapshot, PyTorchToBurnAdapter, SafetensorsStore},
+    store::{
+        FloatCastAdapter, ModuleAdapter, ModuleSnapshot, PyTorchToBurnAdapter, SafetensorsStore,
+    },
     tensor::{DType, Device, Int, Tensor},
 };
 use mla_prologue_kernel::Result;
@@ -23,7 +25,7 @@ use std::path::Path;
 /// y  = o_b(concat over groups of o_a(o of the group's heads))
 /// ```
 ///
-/// Projections are computed in the type of the weights, attention in f32.
+/// Projections and attention are computed in f32; queries and keys pass through the kernel in 16 bits.
 #[derive(Module, Debug)]
 pub struct DeepSeekV4Attention {
     /// `[hidden, q_lora]`.
@@ -74,7 +76,7 @@ impl DeepSeekV4Attention {
         })
     }
 
-    /// A layer with the weights of a safetensors file, under the names of the published checkpoints after
+    /// A layer with the weights of a safetensors file, converted to f32, under the names of the published checkpoints after
     /// `prefix`: `q_a_proj.weight` `[q_lora, hidden]` and so on, rows being outputs, and `sinks`.
     ///
     /// # Errors
@@ -89,7 +91,7 @@ impl DeepSeekV4Attention {
         let start = format!("^{}", prefix.replace('.', "\\."));
         let mut store = SafetensorsStore::from_file(file)
             .with_key_remapping(&start, "")
-            .with_from_adapter(PyTorchToBurnAdapter)
+            .with_from_adapter(PyTorchToBurnAdapter.chain(FloatCastAdapter::to(DType::F32)))
             .allow_partial(true)
             .validate(false);
         let unreadable = |why: String| {
@@ -194,24 +196,20 @@ impl DeepSeekV4Attention {
         let sinks = Tensor::cat(vec![sinks, Tensor::zeros([padded - heads], &q.device())], 0);
         let o = attend(q, kv_cache, step, &config.reader(), config.window, sinks)?;
         let o = rotate_back(o.slice([0..tokens, 0..heads, 0..HEAD_DIM]), step);
-        self.project_out(o)
+        Ok(self.project_out(o))
     }
 
     /// The output projection: of each group of heads, then of all groups.
-    fn project_out(&self, o: Tensor<3>) -> Result<Tensor<2>> {
+    fn project_out(&self, o: Tensor<3>) -> Tensor<2> {
         let groups = self.config.shape.o_groups;
         let [tokens, heads, _] = o.dims();
         let width = heads / groups * HEAD_DIM;
-        let o = match self.o_a_proj.weight.dtype() {
-            DType::BF16 | DType::F16 => round(o, self.config.half)?,
-            _ => o,
-        };
         let o = o.reshape([tokens, groups, width]).swap_dims(0, 1);
         let weight = self.o_a_proj.weight.val();
         let rank = self.config.shape.o_lora_rank;
         let weight = weight.reshape([width, groups, rank]).swap_dims(0, 1);
         let o = batched(o, weight).swap_dims(0, 1).reshape([tokens, groups * rank]);
-        Ok(project(o, self.o_b_proj.weight.val()))
+        project(o, self.o_b_proj.weight.val())
     }
 }
 

@@ -104,7 +104,7 @@ impl AttentionConfig {
     }
 
     /// # Errors
-    /// Sizes of which one is zero, or groups that do not divide the heads.
+    /// Sizes of which one is zero, groups that do not divide the heads, or a window larger than the cache.
     pub(super) fn validate(&self) -> Result<()> {
         let Preset { heads, hidden, q_lora_rank, o_groups, o_lora_rank, .. } = self.shape;
         let sizes = [
@@ -119,6 +119,11 @@ impl AttentionConfig {
             if size == 0 {
                 return Err(Invalid::new(name, size, "1 or more"));
             }
+        }
+        let slots = self.cache.slots();
+        if self.window > slots {
+            let must = format_args!("at most the {slots} slots of the cache");
+            return Err(Invalid::new("window", self.window, must));
         }
         if !heads.is_multiple_of(o_groups) {
             let must = format_args!("a divisor of the {heads} heads");

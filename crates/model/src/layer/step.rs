@@ -30,22 +30,25 @@ impl Step {
         cos_sin_cache: &Tensor<2>,
     ) -> Result<Self> {
         let device = cos_sin_cache.device();
-        let (mut positions, mut slots, mut table) = (Vec::new(), Vec::new(), Vec::new());
+        let [rows, _] = cos_sin_cache.dims();
         for &sequence in sequences {
-            let start = pages.len(sequence)?;
-            let end = start + tokens;
-            let [rows, _] = cos_sin_cache.dims();
+            let end = pages.len(sequence)?.saturating_add(tokens);
             if end > rows {
                 let must = format!("at most the {rows} positions of the rotary table");
                 return Err(Invalid::new("the length of a sequence", end, must));
             }
-            slots.extend(pages.append(sequence, tokens)?);
-            positions.extend(start..end);
-            let held = pages.block_table(sequence)?;
-            if held.len() > blocks {
-                let must = format!("at least the {} blocks of a sequence", held.len());
+            let needed = end.div_ceil(pages.layout().block_size);
+            if needed > blocks {
+                let must = format!("at least the {needed} blocks of a sequence");
                 return Err(Invalid::new("the width of block_table", blocks, must));
             }
+        }
+        let (mut positions, mut slots, mut table) = (Vec::new(), Vec::new(), Vec::new());
+        for &sequence in sequences {
+            let start = pages.len(sequence)?;
+            slots.extend(pages.append(sequence, tokens)?);
+            positions.extend(start..start + tokens);
+            let held = pages.block_table(sequence)?;
             let none = blocks - held.len();
             table.extend(held.into_iter().chain(std::iter::repeat_n(None, none)));
         }
