@@ -214,10 +214,10 @@ fn a_captured_decode_step_is_replayed() {
 /// Writes the next step into the tensors of the captured one.
 fn refresh(x: &mut Tensor<2>, step: &mut Step, next_x: Tensor<2>, next: Step) {
     let tokens = &mut step.tokens;
-    x.inplace(|x| x.slice_assign([0..1], next_x));
-    tokens.positions.inplace(|t| t.slice_assign([0..1], next.tokens.positions));
-    tokens.slot_mapping.inplace(|t| t.slice_assign([0..1], next.tokens.slot_mapping));
-    step.block_table.inplace(|t| t.slice_assign([0..1], next.block_table));
+    x.inplace(|x| x.slice_assign(0..1, next_x));
+    tokens.positions.inplace(|t| t.slice_assign(0..1, next.tokens.positions));
+    tokens.slot_mapping.inplace(|t| t.slice_assign(0..1, next.tokens.slot_mapping));
+    step.block_table.inplace(|t| t.slice_assign(0..1, next.block_table));
 }
 
 #[test]

@@ -34,6 +34,14 @@ fn index_type(index: Index) -> DType {
     }
 }
 
+fn table_type(number: RotaryType) -> DType {
+    match number {
+        RotaryType::F32 => DType::F32,
+        RotaryType::Bf16 => DType::BF16,
+        RotaryType::F16 => DType::F16,
+    }
+}
+
 fn data<const D: usize>(bytes: &[u8], shape: [usize; D], dtype: DType) -> TensorData {
     TensorData::from_bytes_vec(bytes.to_vec(), shape, dtype)
 }
@@ -91,11 +99,7 @@ impl Tensors {
         });
         let stride = key.row_stride.unwrap_or(HEAD_DIM);
         let kv = float::<2>(rows(&call.kv, count, stride, half), device);
-        let table = match problem.table.number {
-            RotaryType::F32 => DType::F32,
-            RotaryType::Bf16 => DType::BF16,
-            RotaryType::F16 => DType::F16,
-        };
+        let table = table_type(problem.table.number);
         let cache = [key.cache.num_blocks, key.cache.block_stride];
         Self {
             prologue,
@@ -171,11 +175,7 @@ fn unfused(call: &Call, device: &Device) -> Output {
     let kv =
         float(rows(&call.kv, problem.tokens, key.row_stride.unwrap_or(HEAD_DIM), problem.half));
     let kv = CubeBackend::float_slice(kv, &[(0..problem.tokens).into(), (0..HEAD_DIM).into()]);
-    let table = match problem.table.number {
-        RotaryType::F32 => DType::F32,
-        RotaryType::Bf16 => DType::BF16,
-        RotaryType::F16 => DType::F16,
-    };
+    let table = table_type(problem.table.number);
     let table = float(data(&call.cos_sin_cache, [problem.table.rows, 64], table));
     let weight = match key.norm {
         Some(_) => float(data(&call.kv_norm_weight, [HEAD_DIM], half)),

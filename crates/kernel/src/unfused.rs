@@ -28,8 +28,9 @@ pub struct Unfused {
     quantized: Handle,
 }
 
-/// Bytes of a token in the cache.
-const TOKEN_BYTES: usize = 584;
+/// Words of 8 bytes of a token's data in the cache, after which one holds its scales.
+const DATA_WORDS: usize = 72;
+const TOKEN_WORDS: usize = DATA_WORDS + 1;
 
 impl Unfused {
     /// Room for the problem's intermediate values.
@@ -49,7 +50,7 @@ impl Unfused {
         }
         let room = |bytes: usize| device.client().empty(bytes.max(16));
         let sizes = problem.sizes();
-        let quantized = room(problem.tokens * TOKEN_BYTES);
+        let quantized = room(problem.tokens * TOKEN_WORDS * 8);
         Ok(Self { normed: room(sizes.q), q: room(sizes.q), kv: room(sizes.kv), quantized })
     }
 
@@ -226,7 +227,13 @@ fn quantize_rows(kv: &[Word], out: &mut [HalfWord], rows: u32, #[comptime] bluep
         let mut x = Array::<f32>::new(comptime!(8 * blueprint.lanes.runs()));
         load_row(kv, row * 64, &mut x, blueprint);
         // As into a cache of blocks of one token.
-        let slot = cache::locate(row as u32, 0u32, 1u32, 73u32, comptime!(key.format));
+        let slot = cache::locate(
+            row as u32,
+            0u32,
+            1u32,
+            comptime!(TOKEN_WORDS as u32).runtime(),
+            comptime!(key.format),
+        );
         cache::insert(&mut x, out, slot, 1.0f32, key, blueprint);
     }
 }
@@ -256,14 +263,14 @@ fn insert_rows(
                 comptime!(key.format),
             );
             let units = comptime!(32 / lanes.per_unit());
-            for i in 0..comptime!(72usize.div_ceil(units)) {
+            for i in 0..comptime!(DATA_WORDS.div_ceil(units)) {
                 let word = i * units + lanes::first(lanes);
-                if word < 72 {
-                    kv_cache[to.data + word] = quantized[row * 73 + word];
+                if word < DATA_WORDS {
+                    kv_cache[to.data + word] = quantized[row * TOKEN_WORDS + word];
                 }
             }
             if lanes::first(lanes) == 0 {
-                kv_cache[to.scales] = quantized[row * 73 + 72];
+                kv_cache[to.scales] = quantized[row * TOKEN_WORDS + DATA_WORDS];
             }
         }
     }

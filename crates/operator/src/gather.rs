@@ -127,9 +127,9 @@ impl Gather {
         }
         let within =
             |value: i64, limit: usize| usize::try_from(value).ok().filter(|&value| value < limit);
-        let rows = self.indices.values(indices).enumerate();
+        let rows = self.indices.values(indices);
         let Some(table) = self.block_table else {
-            return Ok(rows.map(|(_, slot)| within(slot, self.cache.slots())).collect());
+            return Ok(rows.map(|slot| within(slot, self.cache.slots())).collect());
         };
         let blocks: Vec<i64> = table.index.values(block_table).collect();
         let slot = |(row, token): (usize, i64)| {
@@ -139,6 +139,6 @@ impl Gather {
             let block = within(blocks[entry], self.cache.num_blocks)?;
             Some(block * self.cache.block_size + token % self.cache.block_size)
         };
-        Ok(rows.map(slot).collect())
+        Ok(rows.enumerate().map(slot).collect())
     }
 }

@@ -29,7 +29,7 @@ fn far_slots(device: &Device, block_stride: usize, num_blocks: usize) {
     let buffers = Buffers {
         q_out: Some(client.empty(call.problem.q_out_bytes())),
         kv_cache: Some(handle.clone()),
-        ..Buffers::upload(&device, &call.problem, &call.inputs())
+        ..Buffers::upload(device, &call.problem, &call.inputs())
     };
     launch(device, &call.problem, &buffers).expect("the call is queued");
     for slot in slots {
