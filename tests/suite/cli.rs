@@ -330,6 +330,22 @@ fn a_layer_in_16_bits_comes_as_close(#[case] dtype: Dtype) {
     assert_eq!(file.tensor("y").expect("it has y").shape(), [40, 128]);
 }
 
+/// Burn's own variable chooses where `auto` would.
+#[cfg(feature = "burn")]
+#[rstest]
+#[case("nonsense", 2)]
+#[case("cuda:99", 3)]
+fn burn_device_is_honoured(#[case] value: &str, #[case] code: i32) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out");
+    let mut program = Command::new(env!("CARGO_BIN_EXE_mla-prologue"));
+    program.args(["layer", LAYER, out.to_str().expect("UTF-8")]).env("BURN_DEVICE", value);
+    let output = program.output().expect("the program starts");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{message}");
+    assert!(message.contains(value) && !out.exists(), "{message}");
+}
+
 /// What would be lost is refused before any work.
 #[test]
 fn destinations_are_checked_first() {

@@ -133,10 +133,10 @@ impl Prologue {
         tokens: &Tokens,
         kv_cache: &mut Tensor<2, Int>,
     ) -> Result<Tensor<3>> {
-        let count = q.dims()[0];
-        let mut q_out =
-            PaddedQueries::new(count, self.query.padded_heads, self.half, &kv_cache.device());
-        self.run_into(q, kv, tokens, kv_cache, &mut q_out)?;
+        let problem = self.query_problem(&q, &kv, tokens, kv_cache)?;
+        let (count, padded_heads) = (problem.tokens, self.query.padded_heads);
+        let mut q_out = PaddedQueries::new(count, padded_heads, self.half, &kv_cache.device());
+        self.run_problem(problem, q, kv, tokens, kv_cache, &mut q_out)?;
         Ok(q_out.tensor)
     }
 
@@ -152,13 +152,36 @@ impl Prologue {
         kv_cache: &mut Tensor<2, Int>,
         q_out: &mut PaddedQueries,
     ) -> Result<()> {
-        let (device, count, heads) = (kv_cache.device(), kv.dims()[0], self.query.heads);
-        check::shape("q", &q, [count, heads, HEAD_DIM])?;
-        check::same_device("q", &q, &device)?;
-        check::shape("q_out", &q_out.tensor, [count, self.query.padded_heads, HEAD_DIM])?;
-        check::same_device("q_out", &q_out.tensor, &device)?;
+        let problem = self.query_problem(&q, &kv, tokens, kv_cache)?;
+        let shape = [problem.tokens, self.query.padded_heads, HEAD_DIM];
+        check::shape("q_out", &q_out.tensor, shape)?;
+        check::same_device("q_out", &q_out.tensor, &kv_cache.device())?;
         check::dtype("q_out", &q_out.tensor, &[backend::dtype(self.half)])?;
-        let problem = self.problem(Some(self.query), &kv, tokens, kv_cache)?;
+        self.run_problem(problem, q, kv, tokens, kv_cache, q_out)
+    }
+
+    fn query_problem(
+        &self,
+        q: &Tensor<3>,
+        kv: &Tensor<2>,
+        tokens: &Tokens,
+        kv_cache: &Tensor<2, Int>,
+    ) -> Result<Problem> {
+        check::shape("q", q, [kv.dims()[0], self.query.heads, HEAD_DIM])?;
+        check::same_device("q", q, &kv_cache.device())?;
+        self.problem(Some(self.query), kv, tokens, kv_cache)
+    }
+
+    fn run_problem(
+        &self,
+        problem: Problem,
+        q: Tensor<3>,
+        kv: Tensor<2>,
+        tokens: &Tokens,
+        kv_cache: &mut Tensor<2, Int>,
+        q_out: &mut PaddedQueries,
+    ) -> Result<()> {
+        let heads = self.query.heads;
         let q = self.rounded("q", q)?.into_dispatch();
         let [kv, weight, positions, slots, table] = self.key_tensors(kv, tokens)?;
 
