@@ -345,6 +345,28 @@ fn an_output_is_used_again() {
     }
 }
 
+/// What tensor-parallel ranks compute of their heads is what one computes of all.
+#[test]
+fn ranks_have_the_rows_of_the_whole() {
+    let _guard = shared();
+    let call = ordinary(Spec { query: Some(Query::new(4, 4)), ..spec(9) }, 12);
+    for (device, burn_device) in burn_devices() {
+        let whole = fused(&call, &burn_device);
+        for rank in 0..2 {
+            let mut tensors = Tensors::new(&call, &burn_device);
+            let q = tensors.q.take().expect("the call has queries");
+            tensors.q = Some(q.slice([0..9, 2 * rank..2 * rank + 2, 0..HEAD_DIM]));
+            tensors.prologue.query = Query::new(2, 8);
+            let share = tensors.run();
+            assert!(share.kv_cache == whole.kv_cache, "rank {rank} on {}", device.name());
+            let rows = share.q_out.chunks_exact(8 * 1024).zip(whole.q_out.chunks_exact(4 * 1024));
+            for (share, whole) in rows {
+                assert!(share[..2048] == whole[2048 * rank..][..2048], "rank {rank}");
+            }
+        }
+    }
+}
+
 #[test]
 fn f32_is_rounded_first() {
     let _guard = shared();
