@@ -477,6 +477,26 @@ fn wrong_tensors_are_refused() {
 }
 
 #[test]
+fn tensors_of_another_device_are_refused() {
+    let _guard = shared();
+    let devices: Vec<BurnDevice> = Device::list()
+        .iter()
+        .filter_map(|listing| mla_prologue::model::device(&listing.name).ok())
+        .collect();
+    let [first, second, ..] = devices.as_slice() else {
+        println!("left out: there is one device here");
+        return;
+    };
+    let call = ordinary(spec(9), 7);
+    let mut tensors = Tensors::new(&call, first);
+    let q = tensors.q.take().expect("the call has queries");
+    let kv = float(data(&call.kv, [9, HEAD_DIM], DType::BF16), second);
+    let run = tensors.prologue.run(q, kv, &tensors.tokens, &mut tensors.kv_cache);
+    let error = run.expect_err("two devices").to_string();
+    assert!(error.starts_with("the device of kv is"), "{error}");
+}
+
+#[test]
 fn queries_in_fp8_are_refused() {
     let _guard = shared();
     let (_, device) = burn_devices().remove(0);
