@@ -195,8 +195,8 @@ fn call(
 ) -> CubeTensor {
     let device = device(&kv);
     let (kv, row_stride) = key_rows(kv);
-    let mut key =
-        expected(spec.key.ok_or(Invalid::new("kv", "absent", "given")).map_err(Error::from));
+    let key = spec.key.ok_or_else(|| Invalid::new("kv", "absent", "given"));
+    let mut key = expected(key.map_err(Error::from));
     let (kv_cache, layout) = blocks(kv_cache, key.cache);
     (key.row_stride, key.cache) = (row_stride, layout);
     let problem = Spec { key: Some(key), ..spec }.validate();

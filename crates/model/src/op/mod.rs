@@ -2,11 +2,13 @@
 
 mod backend;
 mod check;
+mod padded;
 mod prologue;
 mod reader;
 
 pub use backend::PrologueOps;
-pub use prologue::{PaddedQueries, Prologue, Tokens};
+pub use padded::PaddedQueries;
+pub use prologue::{Prologue, Tokens};
 pub use reader::Reader;
 
 use burn::{

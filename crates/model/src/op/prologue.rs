@@ -1,10 +1,12 @@
 use super::{
     backend::{self, PrologueOps},
-    check, kernel_device, round,
+    check, kernel_device,
+    padded::PaddedQueries,
+    round,
 };
 use burn::{
     backend::Dispatch,
-    tensor::{DType, Device, Int, Tensor},
+    tensor::{DType, Int, Tensor},
 };
 use mla_prologue_kernel::{Error, Result};
 use mla_prologue_operator::{
@@ -72,29 +74,6 @@ pub struct Tokens {
     pub slot_mapping: Tensor<1, Int>,
     /// `[positions, 64]` f32, bf16 or f16: the rotary table.
     pub cos_sin_cache: Tensor<2>,
-}
-
-/// Padded queries that are used again and again, for
-/// [`run_into`](Prologue::run_into): it remembers which of its heads are zero, and they are not written again, which
-/// at few live heads saves most of the memory traffic.
-#[derive(Debug)]
-pub struct PaddedQueries {
-    tensor: Tensor<3>,
-    /// The heads from this one on are zero.
-    zero_from: Option<usize>,
-}
-
-impl PaddedQueries {
-    /// An output `[tokens, padded_heads, 512]`, of which nothing is known yet.
-    pub fn new(tokens: usize, padded_heads: usize, half: Half, device: &Device) -> Self {
-        let options = (device, backend::dtype(half));
-        Self { tensor: Tensor::empty([tokens, padded_heads, HEAD_DIM], options), zero_from: None }
-    }
-
-    /// The queries. While a clone of them is held, the next call writes to a new tensor.
-    pub fn tensor(&self) -> &Tensor<3> {
-        &self.tensor
-    }
 }
 
 impl Prologue {
@@ -186,26 +165,21 @@ impl Prologue {
         let [kv, weight, positions, slots, table] = self.key_tensors(kv, tokens)?;
 
         let known_zero = q_out.zero_from.replace(heads).is_some_and(|from| from <= heads);
-        kv_cache.inplace(|cache| {
-            let mut written = None;
-            q_out.tensor.inplace(|out| {
-                let (out, cache) = Dispatch::prologue(
-                    q,
-                    kv,
-                    weight,
-                    positions,
-                    slots,
-                    table,
-                    cache.into_dispatch(),
-                    out.into_dispatch(),
-                    known_zero,
-                    problem,
-                );
-                written = Some(Tensor::from_dispatch(cache));
-                Tensor::from_dispatch(out)
-            });
-            written.expect("the closure ran")
-        });
+        // Taken out, so that nobody else holds them.
+        let (cache, out) = (kv_cache.extract(), q_out.tensor.extract());
+        let (out, cache) = Dispatch::prologue(
+            q,
+            kv,
+            weight,
+            positions,
+            slots,
+            table,
+            cache.into_dispatch(),
+            out.into_dispatch(),
+            known_zero,
+            problem,
+        );
+        (*kv_cache, q_out.tensor) = (Tensor::from_dispatch(cache), Tensor::from_dispatch(out));
         Ok(())
     }
 
@@ -257,7 +231,7 @@ impl Prologue {
             }
             self.insert(kv(), &tokens, kv_cache)?;
         }
-        // The operators are queued lazily: a read makes them run.
+        // The operators are queued lazily: this makes them run.
         device.sync().map_err(|error| Error::Failed {
             doing: "compiling the kernel",
             reason: error.to_string(),
@@ -308,7 +282,7 @@ impl Prologue {
             return Err(Invalid::new("q_scale", "given", must).into());
         }
         let device = kv_cache.device();
-        check::same_device("kv_cache", kv_cache, &device)?;
+        check::backend("kv_cache", kv_cache)?;
         check::dtype("kv_cache", kv_cache, &[DType::U8])?;
         check::shape("kv_cache", kv_cache, [cache.num_blocks, cache.block_stride])?;
         check::shape("kv", kv, [count, HEAD_DIM])?;

@@ -87,7 +87,7 @@ impl Reader {
         check::dtype("kv_cache", &kv_cache, &[DType::U8])?;
         check::shape("kv_cache", &kv_cache, [self.cache.num_blocks, self.cache.block_stride])?;
         let device = kv_cache.device();
-        check::same_device("kv_cache", &kv_cache, &device)?;
+        check::backend("kv_cache", &kv_cache)?;
         check::same_device("the indices", &indices, &device)?;
         check::same_device("block_table", &block_table, &device)?;
         Ok(Tensor::from_dispatch(Dispatch::gather_rows(
