@@ -3,9 +3,7 @@
 use super::{Shape, Timing, Work};
 use crate::{
     Call, Error, Output, Result, Target,
-    kernel::{
-        self, Buffers, Device, Error as DeviceError, Pads, Unfused, launch, launch_with_pads,
-    },
+    kernel::{self, Buffers, Device, Error as DeviceError, Pads, Unfused, launch_with_pads},
     operator::{Outputs, Problem, Query, Rounding, Spec},
     verify::{Rule, compare},
 };
@@ -14,8 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Calls of a graph on the same buffers.
 const CALLS: usize = 100;
-/// Layers of DeepSeek-V4-Pro, each with buffers of its own.
-const LAYERS: usize = 61;
+/// Layers of DeepSeek-V4-Pro, each with buffers of its own: the most that are rotated.
+pub const LAYERS: usize = 61;
 /// Bytes of the buffers that are rotated.
 const ROTATED: usize = 2 << 30;
 /// What a measurement is repeated for.
@@ -29,49 +27,31 @@ const BURST: u32 = 16;
 /// A device that fails, or whose results are not the definition's.
 pub fn measure(device: &Device, shape: Shape) -> Result<Vec<Timing>> {
     let call = shape.case().call()?;
-    let query = call.problem.query.map(|query| Query { rounding: Rounding::Half, ..query });
-    let mut rounded = call.clone();
-    rounded.problem = Spec { query, ..*call.problem }.validate()?;
     let bytes = shape.bytes(Work::Written) + call.problem.cache_bytes();
     let mut layers = Layers::upload(device, &call, (ROTATED / bytes).clamp(1, LAYERS));
-    let unfused = Unfused::new(device, &rounded.problem)?;
-    let mut timings = Vec::new();
-    for work in [Work::Written, Work::KnownZero, Work::Unfused] {
-        if work == Work::KnownZero && shape.heads == shape.padded_heads {
-            continue;
-        }
-        layers.spoil(device, &call, work);
-        let queue = |layer: usize| {
-            let buffers = &layers.0[layer];
-            match work {
-                Work::Written => launch(device, &call.problem, buffers),
-                Work::KnownZero => {
-                    launch_with_pads(device, &call.problem, buffers, Pads::KnownZero)
-                }
-                Work::Unfused => unfused.launch(device, &rounded.problem, buffers),
-            }
-        };
-        (0..layers.0.len()).try_for_each(queue)?;
-        let call = if work == Work::Unfused { &rounded } else { &call };
-        check(call, &layers.read(device, &call.problem)?, device)?;
-        let client = device.client();
-        timings.push(Timing {
+    let client = device.client();
+    let time = |work| {
+        let job = Job::new(device, &call, work, &mut layers)?;
+        // Those of the other layers run for the first time.
+        (0..job.layers()).try_for_each(|layer| job.queue(layer))?;
+        Ok(Timing {
             work,
-            graph: graph(client, CALLS, |_| queue(0))?,
-            rotated: graph(client, layers.0.len(), queue)?,
-            layers: layers.0.len(),
-            stream: stream(client, &mut || queue(0))?,
-            host: burst(client, &mut || queue(0))?,
-        });
-    }
-    Ok(timings)
+            graph: graph(client, CALLS, |_| job.queue(0))?,
+            rotated: graph(client, job.layers(), |layer| job.queue(layer))?,
+            layers: job.layers(),
+            stream: stream(client, &mut || job.queue(0))?,
+            host: burst(client, &mut || job.queue(0))?,
+        })
+    };
+    shape.works().map(time).collect()
 }
 
 /// The buffers of some layers: positions, slots and rotary table are the same for all.
-struct Layers(Vec<Buffers>);
+pub struct Layers(Vec<Buffers>);
 
 impl Layers {
-    fn upload(device: &Device, call: &Call, count: usize) -> Self {
+    /// Buffers for a call in each of `count` layers.
+    pub fn upload(device: &Device, call: &Call, count: usize) -> Self {
         let shared = Buffers::upload(device, &call.problem, &call.inputs());
         let layer = |_| Buffers {
             q: Some(device.upload(&call.q)),
@@ -105,6 +85,69 @@ impl Layers {
             q_out: read(&self.0[0].q_out, problem.q_out_bytes())?,
             kv_cache: read(&self.0[0].kv_cache, problem.cache_bytes())?,
         })
+    }
+}
+
+/// Work on some layers' buffers, ready to be timed: what it writes in the first was found to be the
+/// definition's.
+pub struct Job<'a> {
+    device: &'a Device,
+    work: Work,
+    problem: Problem,
+    layers: &'a Layers,
+    unfused: Option<Unfused>,
+}
+
+impl<'a> Job<'a> {
+    /// Spoils what the work must write in the first layer, runs it there, and compares.
+    ///
+    /// # Errors
+    /// A device that fails, or whose results are not the definition's.
+    pub fn new(
+        device: &'a Device,
+        call: &Call,
+        work: Work,
+        layers: &'a mut Layers,
+    ) -> Result<Self> {
+        let rounded;
+        let call = if work == Work::Unfused {
+            // Its kernels pass 16-bit values on.
+            let query = call.problem.query.map(|query| Query { rounding: Rounding::Half, ..query });
+            let problem = Spec { query, ..*call.problem }.validate()?;
+            rounded = Call { problem, ..call.clone() };
+            &rounded
+        } else {
+            call
+        };
+        let problem = call.problem;
+        let unfused =
+            (work == Work::Unfused).then(|| Unfused::new(device, &problem)).transpose()?;
+        layers.spoil(device, call, work);
+        let job = Self { device, work, problem, layers, unfused };
+        job.queue(0)?;
+        check(call, &layers.read(device, &problem)?, device)?;
+        Ok(job)
+    }
+
+    /// Sets of buffers.
+    pub fn layers(&self) -> usize {
+        self.layers.0.len()
+    }
+
+    /// Queues the work on one layer.
+    ///
+    /// # Errors
+    /// A device that fails.
+    pub fn queue(&self, layer: usize) -> Result<(), DeviceError> {
+        let buffers = &self.layers.0[layer];
+        match &self.unfused {
+            Some(unfused) => unfused.launch(self.device, &self.problem, buffers),
+            None => {
+                let known_zero = self.work == Work::KnownZero;
+                let pads = if known_zero { Pads::KnownZero } else { Pads::Written };
+                launch_with_pads(self.device, &self.problem, buffers, pads)
+            }
+        }
     }
 }
 

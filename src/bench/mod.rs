@@ -6,7 +6,7 @@ mod measure;
 mod plot;
 
 pub use floor::{Floor, floor};
-pub use measure::{first_result, measure, reference};
+pub use measure::{Job, LAYERS, Layers, first_result, measure, reference};
 pub use plot::plot;
 
 use crate::{
@@ -48,7 +48,7 @@ pub struct Timing {
     pub graph: Option<f64>,
     /// In a captured graph of calls on `layers` sets of buffers in turn, as the layers of a model have them.
     pub rotated: Option<f64>,
-    /// Sets of buffers that were rotated; 61 where they take no more than 2 GiB.
+    /// Sets of buffers that were rotated; [`LAYERS`] where they take no more than 2 GiB.
     pub layers: usize,
     /// Queued one after the other on a stream.
     pub stream: f64,
@@ -140,6 +140,13 @@ impl Shape {
             key: Some(Key::new(self.tokens, cache)),
         };
         Case { spec, data: Data::Ordinary, slots: Slots::Shuffled, seed: 0 }
+    }
+
+    /// What is timed on it: there are no added heads to know of where none are added.
+    pub fn works(&self) -> impl Iterator<Item = Work> + use<> {
+        let padded = self.padded_heads > self.heads;
+        let works = [Work::Written, Work::KnownZero, Work::Unfused];
+        works.into_iter().filter(move |&work| padded || work != Work::KnownZero)
     }
 
     /// Bytes that a call must move: each input read once, each output written once.

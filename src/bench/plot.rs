@@ -26,6 +26,10 @@ const WORKS: [(Work, RGBColor, &str); 3] = [
     (Work::Written, RGBColor(0x00, 0x72, 0xB2), "fused"),
     (Work::KnownZero, RGBColor(0x00, 0x9E, 0x73), "fused, pads known zero"),
 ];
+const TITLE_FONT: (&str, i32) = ("sans-serif", 20);
+const CAPTION_FONT: (&str, i32) = ("sans-serif", 17);
+const AXIS_FONT: (&str, i32) = ("sans-serif", 15);
+const LABEL_FONT: (&str, i32) = ("sans-serif", 13);
 const GREY: RGBColor = RGBColor(0x77, 0x77, 0x77);
 
 fn draw(
@@ -35,7 +39,7 @@ fn draw(
     results: &[(Shape, Vec<Timing>)],
 ) -> Result<(), Box<dyn std::error::Error>> {
     area.fill(&WHITE)?;
-    let area = area.titled(title, ("sans-serif", 20))?;
+    let area = area.titled(title, TITLE_FONT)?;
     let (left, right) = area.split_horizontally(600);
     times(&left, copy, results)?;
     bandwidth(&right, copy, results)?;
@@ -61,7 +65,7 @@ fn times(
     let tokens = shown.iter().map(|(shape, _)| shape.tokens as f64);
     let caption = format!("{} live heads padded to {}", most.0, most.1);
     let mut chart = ChartBuilder::on(area)
-        .caption(caption, ("sans-serif", 17))
+        .caption(caption, CAPTION_FONT)
         .margin(12)
         .x_label_area_size(42)
         .y_label_area_size(64)
@@ -73,8 +77,8 @@ fn times(
         .x_label_formatter(&plain)
         .y_label_formatter(&plain)
         .light_line_style(WHITE)
-        .axis_desc_style(("sans-serif", 15))
-        .label_style(("sans-serif", 13))
+        .axis_desc_style(AXIS_FONT)
+        .label_style(LABEL_FONT)
         .draw()?;
     let line = shown.iter().map(|(shape, _)| (shape.tokens as f64, floor(shape)));
     chart
@@ -102,7 +106,7 @@ fn times(
         .configure_series_labels()
         .position(SeriesLabelPosition::UpperLeft)
         .background_style(WHITE.mix(0.8))
-        .label_font(("sans-serif", 14))
+        .label_font(LABEL_FONT)
         .draw()?;
     Ok(())
 }
@@ -124,7 +128,7 @@ fn bandwidth(
     let top = points.iter().map(|(.., (_, rate))| *rate).fold(copy / 1e9, f64::max) * 1.15;
     let megabytes = room(points.iter().map(|(.., (megabytes, _))| *megabytes));
     let mut chart = ChartBuilder::on(area)
-        .caption("distance to the memory's limit", ("sans-serif", 17))
+        .caption("distance to the memory's limit", CAPTION_FONT)
         .margin(12)
         .x_label_area_size(42)
         .y_label_area_size(64)
@@ -136,8 +140,8 @@ fn bandwidth(
         .x_label_formatter(&plain)
         .y_label_formatter(&plain)
         .light_line_style(WHITE)
-        .axis_desc_style(("sans-serif", 15))
-        .label_style(("sans-serif", 13))
+        .axis_desc_style(AXIS_FONT)
+        .label_style(LABEL_FONT)
         .draw()?;
     let roof = [(megabytes.start, copy / 1e9), (megabytes.end, copy / 1e9)];
     chart
@@ -160,7 +164,7 @@ fn bandwidth(
         .configure_series_labels()
         .position(SeriesLabelPosition::MiddleLeft)
         .background_style(WHITE.mix(0.8))
-        .label_font(("sans-serif", 14))
+        .label_font(LABEL_FONT)
         .draw()?;
     Ok(())
 }

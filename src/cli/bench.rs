@@ -1,7 +1,9 @@
 use super::{args, kernels, report::table, run::spinner};
 use mla_prologue::{
     Result,
-    bench::{Floor, SHAPES, Shape, Timing, Work, first_result, floor, measure, plot, reference},
+    bench::{
+        Floor, LAYERS, SHAPES, Shape, Timing, Work, first_result, floor, measure, plot, reference,
+    },
     file,
     kernel::Lanes,
     operator::Invalid,
@@ -111,10 +113,10 @@ fn steps(results: &[(Shape, Vec<Timing>)]) -> String {
     for (shape, timings) in results {
         let written = timings.iter().find(|timing| timing.work == Work::Written);
         let Some((timing, rotated)) = written.and_then(|t| Some((t, t.rotated?))) else { continue };
-        if timing.layers == 61 {
-            let all = |seconds: f64| seconds * 61.0 * 1e6;
+        if timing.layers == LAYERS {
+            let all = |seconds: f64| seconds * LAYERS as f64 * 1e6;
             text += &format!(
-                "{}61 layers of {shape}: {:.0} us in one graph, {:.0} us launched one by one\n",
+                "{}{LAYERS} layers of {shape}: {:.0} us in one graph, {:.0} us launched one by one\n",
                 if text.is_empty() { "\n" } else { "" },
                 all(rotated),
                 all(timing.stream)
