@@ -101,18 +101,30 @@ impl Call {
         }
     }
 
-    /// Runs the call. `q_out` is full of random bytes before, so that what is not written shows.
+    /// What the call writes, before it: `q_out` is full of random bytes, so that what is not written shows.
+    ///
+    /// # Errors
+    /// More than the memory that is there.
+    pub fn output(&self) -> Result<Output> {
+        let q_out = random_bytes(self.problem.q_out_bytes())?;
+        Ok(Output { q_out, kv_cache: self.kv_cache.clone() })
+    }
+
+    /// Runs the call.
     ///
     /// # Errors
     /// Inputs that are not as the problem says, or a device that fails.
     pub fn run(&self, target: &Target) -> Result<Output> {
-        let mut output = Output {
-            q_out: random_bytes(self.problem.q_out_bytes())?,
-            kv_cache: self.kv_cache.clone(),
-        };
-        let outputs = Outputs { q_out: &mut output.q_out, kv_cache: &mut output.kv_cache };
-        target.run(&self.problem, &self.inputs(), outputs)?;
+        let mut output = self.output()?;
+        target.run(&self.problem, &self.inputs(), output.as_mut())?;
         Ok(output)
+    }
+}
+
+impl Output {
+    /// As the tensors that are written.
+    pub fn as_mut(&mut self) -> Outputs<'_> {
+        Outputs { q_out: &mut self.q_out, kv_cache: &mut self.kv_cache }
     }
 }
 

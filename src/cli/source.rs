@@ -9,7 +9,9 @@ use mla_prologue::{
 /// Prints the code generated for a target, or the targets.
 pub fn source(args: &args::Source) -> Result<()> {
     if args.target == "list" {
-        return print(&source::targets().map(|target| format!("{target}\n")).collect::<String>());
+        return print(
+            &source::Target::all().map(|target| format!("{target}\n")).collect::<String>(),
+        );
     }
     // Counts, strides and sizes are arguments of the kernel: the code does not depend on them.
     let problem = match &args.input {

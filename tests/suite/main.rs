@@ -2,6 +2,7 @@
 
 mod bitwise;
 mod cli;
+mod emulated;
 mod encoders;
 mod faults;
 mod files;

@@ -96,6 +96,12 @@ pub enum Conversion {
     Integer,
 }
 
+impl Conversion {
+    pub(crate) const fn native_where(native: bool) -> Self {
+        if native { Self::Native } else { Self::Integer }
+    }
+}
+
 /// What happens to the heads that are added to the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Pads {

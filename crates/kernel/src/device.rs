@@ -6,6 +6,7 @@ use cubecl::{
     device::{WgpuDevice, WgpuDeviceKind},
     server::Handle,
 };
+use mla_prologue_operator::Half;
 use std::{fmt, panic};
 
 /// A way to reach devices.
@@ -64,10 +65,16 @@ impl Runtime {
         !matches!(self, Self::Vulkan)
     }
 
-    /// Can its own conversions to 16 bits be relied on? Vulkan's may round either way, and on a CPU
-    /// without such instructions the generated code does not link.
-    pub(crate) const fn rounds_conversions(self) -> bool {
-        matches!(self, Self::Cuda | Self::Rocm)
+    /// Can its own conversions to this type be relied on? Vulkan's may round either way, and on a CPU
+    /// without such instructions the generated code does not link. For AMD, LLVM 23.1.0 makes one
+    /// instruction of a product and its conversion to f16, in which -0 becomes +0
+    /// (<https://github.com/llvm/llvm-project/pull/214544>).
+    pub(crate) const fn rounds_conversions(self, half: Half) -> bool {
+        match self {
+            Self::Cuda => true,
+            Self::Rocm => matches!(half, Half::Bf16),
+            Self::Vulkan | Self::Cpu => false,
+        }
     }
 }
 

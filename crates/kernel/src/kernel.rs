@@ -5,7 +5,7 @@ use crate::{
     cache, lanes, norm, pad, quant, rope,
     words::{self, HalfWord, Word},
 };
-use cubecl::prelude::*;
+use cubecl::{ScalarBuilder, prelude::*};
 use mla_prologue_operator::Rounding;
 
 /// The numbers of one launch. Distances between rows are in words of 16 bytes, those between blocks in
@@ -25,6 +25,44 @@ pub struct Scalars {
     pub block_size: u32,
     pub block_stride: u32,
     pub cache_slots: u32,
+}
+
+impl Scalars {
+    /// As arguments of a launch.
+    pub fn launch(self) -> ScalarsLaunch {
+        ScalarsLaunch::new(
+            self.tokens,
+            self.slots,
+            self.table_rows,
+            self.eps,
+            self.heads,
+            self.q_token_stride,
+            self.q_head_stride,
+            self.q_scale_inverse,
+            self.kv_row_stride,
+            self.kv_scale_inverse,
+            self.block_size,
+            self.block_stride,
+            self.cache_slots,
+        )
+    }
+
+    /// As a launch hands them to the generated code.
+    pub fn push(self, to: &mut ScalarBuilder) {
+        to.push(self.tokens);
+        to.push(self.slots);
+        to.push(self.table_rows);
+        to.push(self.eps);
+        to.push(self.heads);
+        to.push(self.q_token_stride);
+        to.push(self.q_head_stride);
+        to.push(self.q_scale_inverse);
+        to.push(self.kv_row_stride);
+        to.push(self.kv_scale_inverse);
+        to.push(self.block_size);
+        to.push(self.block_stride);
+        to.push(self.cache_slots);
+    }
 }
 
 /// The fused prologue. Buffers are as in the definition, in words; those that a blueprint has no use for

@@ -3,7 +3,7 @@
 use crate::{
     Device, Result,
     blueprint::{Blueprint, Lanes, Pads, rows},
-    kernel::{ScalarsLaunch, prologue},
+    kernel::{Scalars, prologue},
 };
 use cubecl::{
     client::Client,
@@ -134,7 +134,7 @@ pub fn launch_with_pads(
             slice(buffers.cos_sin_cache.clone(), sizes.cos_sin_cache, 16),
             slice(handle(&buffers.q_out), sizes.q_out, 4 * out_words),
             slice(handle(&buffers.kv_cache), sizes.kv_cache, 8),
-            scalars(problem),
+            scalars(problem).launch(),
             blueprint,
         );
     }
@@ -216,7 +216,7 @@ pub(crate) fn cube_dim(lanes: Lanes, rows_per_cube: u32) -> CubeDim {
 
 /// The width of indices into the buffers: the finest are those of the cache, in words of 8 bytes, and of
 /// the output.
-fn address_type(sizes: &Sizes) -> AddressType {
+pub(crate) fn address_type(sizes: &Sizes) -> AddressType {
     let words = [
         sizes.q / 16,
         sizes.kv / 16,
@@ -227,25 +227,26 @@ fn address_type(sizes: &Sizes) -> AddressType {
     AddressType::from_len(words.into_iter().max().unwrap_or(0))
 }
 
-fn scalars(problem: &Problem) -> ScalarsLaunch {
+/// The numbers of a launch.
+pub(crate) fn scalars(problem: &Problem) -> Scalars {
     let inverse = |scale: Option<f32>| 1.0 / scale.unwrap_or(1.0);
     let words = |values: usize| (values * 2 / 16) as u32;
     let query = problem.query;
     let strides = query.and_then(|query| query.strides).unwrap_or(Strides::dense(0));
     let cache = problem.key.map(|key| key.cache);
-    ScalarsLaunch::new(
-        problem.tokens as u32,
-        problem.key.map_or(0, |key| key.slots as u32),
-        problem.table.rows as u32,
-        problem.eps,
-        query.map_or(0, |query| query.heads as u32),
-        words(strides.token),
-        words(strides.head),
-        inverse(query.and_then(|query| query.scale)),
-        words(problem.key.and_then(|key| key.row_stride).unwrap_or(HEAD_DIM)),
-        inverse(problem.key.and_then(|key| key.scale)),
-        cache.map_or(1, |cache| cache.block_size as u32),
-        cache.map_or(0, |cache| (cache.block_stride / 8) as u32),
-        cache.map_or(0, |cache| cache.slots() as u32),
-    )
+    Scalars {
+        tokens: problem.tokens as u32,
+        slots: problem.key.map_or(0, |key| key.slots as u32),
+        table_rows: problem.table.rows as u32,
+        eps: problem.eps,
+        heads: query.map_or(0, |query| query.heads as u32),
+        q_token_stride: words(strides.token),
+        q_head_stride: words(strides.head),
+        q_scale_inverse: inverse(query.and_then(|query| query.scale)),
+        kv_row_stride: words(problem.key.and_then(|key| key.row_stride).unwrap_or(HEAD_DIM)),
+        kv_scale_inverse: inverse(problem.key.and_then(|key| key.scale)),
+        block_size: cache.map_or(1, |cache| cache.block_size as u32),
+        block_stride: cache.map_or(0, |cache| (cache.block_stride / 8) as u32),
+        cache_slots: cache.map_or(0, |cache| cache.slots() as u32),
+    }
 }

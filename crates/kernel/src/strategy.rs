@@ -47,21 +47,17 @@ impl Strategy {
         } else {
             (Lanes::Unit, hardware.num_cpu_cores.unwrap_or(UNIT_ROWS), 1)
         };
-        let native = |float| {
+        let conversion = |half, float| {
             let usage = properties.features.type_usage(ElemType::Float(float));
             let has = usage.contains(TypeUsage::Conversion);
-            if has && runtime.rounds_conversions() {
-                Conversion::Native
-            } else {
-                Conversion::Integer
-            }
+            Conversion::native_where(has && runtime.rounds_conversions(half))
         };
         let rows_per_cube = most.min(hardware.max_units_per_cube / row_units).max(1);
         let processors = hardware.num_streaming_multiprocessors.filter(|_| plane).unwrap_or(0);
         Self {
             lanes,
-            bf16: native(FloatKind::BF16),
-            f16: native(FloatKind::F16),
+            bf16: conversion(Half::Bf16, FloatKind::BF16),
+            f16: conversion(Half::F16, FloatKind::F16),
             rows_per_cube,
             few_rows: (processors * rows_per_cube) as usize,
         }

@@ -1,0 +1,145 @@
+//! A kernel's instructions, ready to run.
+
+use super::{
+    operand::{Modifiers, Operand, modifiers, operand},
+    scalar, transfer, vector,
+    wave::Wave,
+};
+use mla_prologue_kernel::source::{CodeObject, Descriptor, Instruction as Text};
+
+/// What an instruction does to its wave.
+pub type Execute = fn(&mut Wave, &Instruction) -> Result<(), String>;
+
+/// An instruction, or two that run at once.
+pub struct Instruction {
+    /// LLVM's assembly.
+    pub text: String,
+    /// Its address.
+    pub address: u64,
+    /// Destinations first.
+    pub operands: Vec<Operand>,
+    /// How many these are.
+    pub destinations: usize,
+    pub modifiers: Modifiers,
+    pub execute: Execute,
+    /// The instruction to go on with if it branches.
+    pub target: usize,
+    /// What runs at the same time.
+    pub twin: Option<Box<Instruction>>,
+}
+
+/// A kernel.
+pub struct Program {
+    pub instructions: Vec<Instruction>,
+    pub descriptor: Descriptor,
+    pub generation: Generation,
+}
+
+/// What differs between architectures, besides their instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Generation {
+    /// CDNA.
+    Gfx9,
+    /// RDNA 3.
+    Gfx11,
+    /// RDNA 4.
+    Gfx12,
+}
+
+impl Program {
+    /// Reads the kernel of a code object.
+    ///
+    /// # Errors
+    /// Code that is not understood: the instruction, operand or modifier that is not known.
+    pub fn load(binary: &[u8], arch: &str) -> Result<Self, String> {
+        let generation = match arch {
+            "gfx90a" | "gfx942" => Generation::Gfx9,
+            _ if arch.starts_with("gfx11") => Generation::Gfx11,
+            _ if arch.starts_with("gfx12") => Generation::Gfx12,
+            _ => return Err(format!("{arch} is not known")),
+        };
+        let object = CodeObject::parse(binary, arch)?;
+        let addresses: Vec<u64> = object.instructions.iter().map(|text| text.address).collect();
+        let instructions = object.instructions.iter().map(|text| {
+            instruction(text, &addresses).map_err(|why| format!("{why}, in {}", text.text))
+        });
+        Ok(Self {
+            instructions: instructions.collect::<Result<_, _>>()?,
+            descriptor: object.descriptor,
+            generation,
+        })
+    }
+}
+
+fn instruction(text: &Text, addresses: &[u64]) -> Result<Instruction, String> {
+    let mut parts = text.text.split(" :: ").map(|part| single(part, text));
+    let mut first = parts.next().ok_or("nothing")??;
+    first.twin = parts.next().transpose()?.map(Box::new);
+    if let Some(distance) = branch(&text.text) {
+        let target = text.address.wrapping_add_signed(4 + 4 * distance?);
+        let index = addresses.binary_search(&target);
+        first.target = index.map_err(|_| format!("a branch to {target:#x}, into an instruction"))?;
+    }
+    Ok(first)
+}
+
+/// Words that a branch goes, from the next instruction; they are 16 bits with a sign.
+fn branch(text: &str) -> Option<Result<i64, String>> {
+    let (name, distance) = text.split_once(' ')?;
+    let branches = name.starts_with("s_cbranch") || name == "s_branch";
+    branches.then(|| match distance.parse::<i64>() {
+        Ok(distance @ -0x8000..=0xFFFF) => Ok(i64::from(distance as i16)),
+        _ => Err(format!("unknown distance {distance}")),
+    })
+}
+
+/// Reads one instruction. `v_dual_` marks one of two; endings say how it is encoded.
+fn single(part: &str, whole: &Text) -> Result<Instruction, String> {
+    let (full, rest) = part.split_once(' ').unwrap_or((part, ""));
+    let name = full.replacen("v_dual_", "v_", 1);
+    let name = ["_e32", "_e64", "_dpp", "_sdwa"]
+        .into_iter()
+        .find_map(|ending| name.strip_suffix(ending))
+        .unwrap_or(&name);
+    let execute = scalar::find(name)
+        .or_else(|| vector::find(name))
+        .or_else(|| transfer::find(name))
+        .ok_or_else(|| format!("unknown instruction {full}"))?;
+    let has_operands = !scalar::is_idle(name) && branch(part).is_none();
+    let (operands, words) = if has_operands { split(rest) } else { (Vec::new(), Vec::new()) };
+    Ok(Instruction {
+        text: whole.text.clone(),
+        address: whole.address,
+        operands: operands.into_iter().map(operand).collect::<Result<_, _>>()?,
+        destinations: destinations(name),
+        modifiers: modifiers(words.into_iter())?,
+        execute,
+        target: 0,
+        twin: None,
+    })
+}
+
+/// Operands of an instruction that it writes.
+fn destinations(name: &str) -> usize {
+    match name {
+        _ if name.starts_with("v_cmpx") || name.starts_with("s_cmp") => 0,
+        _ if name.starts_with("global_store") => 0,
+        "v_add_co_u32" | "v_addc_co_u32" | "v_add_co_ci_u32" | "v_div_scale_f32"
+        | "v_mad_u64_u32" | "v_mad_co_u64_u32" => 2,
+        _ => 1,
+    }
+}
+
+/// Operands, which commas part, and the modifiers after the last one.
+fn split(text: &str) -> (Vec<&str>, Vec<&str>) {
+    let mut depth = 0;
+    let pieces = text.split(|c: char| {
+        depth += i32::from(matches!(c, '[' | '(')) - i32::from(matches!(c, ']' | ')'));
+        c == ',' && depth == 0
+    });
+    let mut operands: Vec<&str> = pieces.map(str::trim).collect();
+    let last = operands.pop().unwrap_or("");
+    let mut words = last.split(' ').filter(|word| !word.is_empty());
+    operands.extend(words.next());
+    (operands, words.collect())
+}
