@@ -1,5 +1,83 @@
 //! The code that is generated for GPUs that are not here, run by emulators and compared with the definition,
-//! bit for bit.
+//! bit for bit: AMD's machine code, in waves of 64 and of 32, and C++ for HIP and CUDA.
 
-#[cfg(feature = "hip")]
-mod amdgcn;
+mod equal;
+mod faults;
+
+use mla_prologue::{
+    Call, Target as Device,
+    kernel::{
+        Blueprint, Conversion, Pads, Strategy,
+        source::{Dispatch, Module, Target},
+    },
+    verify::{Rule, compare},
+};
+use mla_prologue_emulator::{Estimate, Kernel};
+use std::collections::HashMap;
+
+/// Kernels of one target, each compiled once.
+struct Kernels {
+    target: Target,
+    strategy: Strategy,
+    compiled: HashMap<Blueprint, Box<dyn Kernel>>,
+    estimate: Estimate,
+}
+
+impl Kernels {
+    /// Those of a target; `None`, and said so, where this build cannot compile for it.
+    fn of(target: &str, conversion: Conversion) -> Option<Self> {
+        let target = Target::of(target).map_err(|error| println!("left out: {error}")).ok()?;
+        let strategy = target.strategy(conversion);
+        Some(Self { target, strategy, compiled: HashMap::new(), estimate: Estimate::default() })
+    }
+
+    /// Runs a call and compares it with the definition.
+    fn check(&mut self, call: &Call, pads: Pads) -> Result<(), String> {
+        let (target, strategy, problem) = (self.target, self.strategy, &call.problem);
+        let kernel =
+            self.compiled.entry(Blueprint::new(problem, &strategy, pads)).or_insert_with(|| {
+                let definition = target.define(problem, &strategy, pads);
+                load(target, &target.compile(definition).expect("a problem that compiles"))
+            });
+        kernel.set_estimate(self.estimate);
+        run(kernel.as_mut(), &strategy, call, pads)
+    }
+
+    /// How many instructions there are, and how many of them ran.
+    fn coverage(&self) -> String {
+        let ran: Vec<bool> = self.compiled.values().flat_map(|kernel| kernel.coverage()).collect();
+        let count = ran.iter().filter(|ran| **ran).count();
+        format!("{count} of {} instructions ran", ran.len())
+    }
+}
+
+fn load(target: Target, module: &Module) -> Box<dyn Kernel> {
+    mla_prologue_emulator::load(target, module).expect("code that the emulator knows")
+}
+
+/// Runs a call on a kernel that was compiled for it and compares what it wrote with the definition.
+fn run(
+    kernel: &mut dyn Kernel,
+    strategy: &Strategy,
+    call: &Call,
+    pads: Pads,
+) -> Result<(), String> {
+    let want = call.run(&Device::Reference).expect("the reference runs");
+    let mut got = call.output().expect("memory");
+    if pads == Pads::KnownZero {
+        zero_pads(call, &mut got.q_out);
+    }
+    let dispatch = Dispatch::new(&call.problem, strategy, pads);
+    kernel.run(&dispatch, &call.inputs(), got.as_mut())?;
+    let found = compare(call, &want, &got, Rule::Exact);
+    found.first.map_or(Ok(()), Err)
+}
+
+/// Zeroes the added heads, as an earlier call would have.
+fn zero_pads(call: &Call, q_out: &mut [u8]) {
+    let Some(query) = call.problem.query else { return };
+    let row = q_out.len() / (call.problem.tokens * query.padded_heads).max(1);
+    for token in q_out.chunks_exact_mut((row * query.padded_heads).max(1)) {
+        token[row * query.heads..].fill(0);
+    }
+}

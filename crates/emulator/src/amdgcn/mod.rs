@@ -12,50 +12,57 @@ mod transfer;
 mod vector;
 mod wave;
 
-pub use program::{Generation, Program};
+pub use program::Program;
 
-use crate::memory::{Access, Buffer, Memory};
+use crate::{
+    Estimate, Kernel,
+    memory::{Access, Buffer, Memory},
+};
 use mla_prologue_kernel::source::{Dispatch, UserRegisters};
 use mla_prologue_operator::{Inputs, Outputs};
 use operand::TTMP;
+use program::Generation;
+use std::cell::Cell;
 use wave::Wave;
 
-impl Program {
-    /// Runs the call of a problem, every cube of its launch after the other. Reciprocals and square roots are
-    /// off by `error` units in the last place.
-    ///
-    /// # Errors
-    /// What went wrong: the wave, the instruction and the reason.
-    pub fn run(
-        &self,
+impl Kernel for Program {
+    /// Every cube of the launch, one after the other.
+    fn run(
+        &mut self,
         dispatch: &Dispatch,
         inputs: &Inputs,
         outputs: Outputs,
-        error: i32,
     ) -> Result<(), String> {
-        let buffers = crate::buffers(inputs, &outputs);
-        let after = self.launch(dispatch, buffers, error)?;
+        let after = self.launch(dispatch, crate::buffers(inputs, &outputs))?;
         outputs.q_out.copy_from_slice(&after[6].bytes);
         outputs.kv_cache.copy_from_slice(&after[7].bytes);
         Ok(())
     }
 
+    fn set_estimate(&mut self, estimate: Estimate) {
+        self.estimate = estimate;
+    }
+
+    fn coverage(&self) -> Vec<bool> {
+        self.ran.iter().map(Cell::get).collect()
+    }
+}
+
+impl Program {
     /// Runs a launch on buffers whose addresses are the kernel's first arguments; the last one is that of the
     /// launch's scalars.
-    fn launch(
-        &self,
-        dispatch: &Dispatch,
-        buffers: Vec<Buffer>,
-        error: i32,
-    ) -> Result<Vec<Buffer>, String> {
+    fn launch(&self, dispatch: &Dispatch, buffers: Vec<Buffer>) -> Result<Vec<Buffer>, String> {
         let descriptor = &self.descriptor;
         let modes = [descriptor.keeps_subnormals(), descriptor.rounds_to_nearest()];
         if modes.as_flattened().contains(&false) {
-            return Err("numbers are not rounded to nearest even, or subnormal ones are lost".into());
+            return Err(
+                "numbers are not rounded to nearest even, or subnormal ones are lost".into()
+            );
         }
         let count = buffers.len();
         let mut memory = Memory::default();
-        let mut addresses: Vec<u64> = buffers.into_iter().map(|buffer| memory.add(buffer)).collect();
+        let mut addresses: Vec<u64> =
+            buffers.into_iter().map(|buffer| memory.add(buffer)).collect();
         let mut add = |name, bytes| memory.add(Buffer { name, bytes, access: Access::Read });
         addresses.push(add("the scalars", dispatch.info.clone()));
         let arguments: Vec<u8> = addresses.into_iter().flat_map(u64::to_le_bytes).collect();
@@ -69,9 +76,10 @@ impl Program {
         for cube in 0..dispatch.cubes {
             let units = (dispatch.cube[0] * dispatch.cube[1]) as usize;
             for first in (0..units).step_by(descriptor.wave_size()) {
-                let mut wave = Wave::new(self, &mut memory, error);
+                let mut wave = Wave::new(self, &mut memory);
                 start.set_up(&mut wave, self, dispatch, cube, first)?;
-                wave.run(self).map_err(|why| format!("cube {cube}, wave of unit {first}: {why}"))?;
+                wave.run(self)
+                    .map_err(|why| format!("cube {cube}, wave of unit {first}: {why}"))?;
             }
         }
         let mut buffers = memory.into_buffers();

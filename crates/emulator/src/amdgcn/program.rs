@@ -5,7 +5,9 @@ use super::{
     scalar, transfer, vector,
     wave::Wave,
 };
+use crate::Estimate;
 use mla_prologue_kernel::source::{CodeObject, Descriptor, Instruction as Text};
+use std::cell::Cell;
 
 /// What an instruction does to its wave.
 pub type Execute = fn(&mut Wave, &Instruction) -> Result<(), String>;
@@ -33,6 +35,9 @@ pub struct Program {
     pub instructions: Vec<Instruction>,
     pub descriptor: Descriptor,
     pub generation: Generation,
+    pub estimate: Estimate,
+    /// Which instructions ran.
+    pub ran: Vec<Cell<bool>>,
 }
 
 /// What differs between architectures, besides their instructions.
@@ -67,6 +72,8 @@ impl Program {
             instructions: instructions.collect::<Result<_, _>>()?,
             descriptor: object.descriptor,
             generation,
+            estimate: Estimate::default(),
+            ran: vec![Cell::new(false); object.instructions.len()],
         })
     }
 }
@@ -78,7 +85,8 @@ fn instruction(text: &Text, addresses: &[u64]) -> Result<Instruction, String> {
     if let Some(distance) = branch(&text.text) {
         let target = text.address.wrapping_add_signed(4 + 4 * distance?);
         let index = addresses.binary_search(&target);
-        first.target = index.map_err(|_| format!("a branch to {target:#x}, into an instruction"))?;
+        first.target =
+            index.map_err(|_| format!("a branch to {target:#x}, into an instruction"))?;
     }
     Ok(first)
 }

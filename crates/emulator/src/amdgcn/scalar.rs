@@ -3,7 +3,6 @@
 use super::{
     operand::EXEC,
     program::{Execute, Instruction},
-    vector::nudge,
     wave::Wave,
 };
 
@@ -37,7 +36,8 @@ pub fn find(name: &str) -> Option<Execute> {
         "s_cvt_f32_u32" => |w, i| words(w, i, |a, _| (a as f32).to_bits()),
         "s_cvt_u32_f32" => |w, i| words(w, i, |a, _| f32::from_bits(a) as u32),
         "v_s_rcp_f32" => |w, i| {
-            let value = nudge(1.0 / f32::from_bits(source(w, i, 0)?), w.error);
+            let value = f64::from(f32::from_bits(source(w, i, 0)?));
+            let value = w.estimate.round(1.0 / value);
             w.set_scalar(&i.operands[0], 0, value.to_bits())
         },
         "s_cselect_b32" => |w, i| {
@@ -47,10 +47,16 @@ pub fn find(name: &str) -> Option<Execute> {
         "s_add_u32" => |w, i| flagged(w, i, |a, b, _| a.overflowing_add(b)),
         "s_addc_u32" => |w, i| flagged(w, i, |a, b, scc| a.carrying_add(b, scc)),
         "s_sub_u32" => |w, i| flagged(w, i, |a, b, _| a.overflowing_sub(b)),
-        "s_add_i32" | "s_add_co_i32" => |w, i| flagged(w, i, |a, b, _| signed(a, b, i32::overflowing_add)),
-        "s_sub_i32" | "s_sub_co_i32" => |w, i| flagged(w, i, |a, b, _| signed(a, b, i32::overflowing_sub)),
+        "s_add_i32" | "s_add_co_i32" => {
+            |w, i| flagged(w, i, |a, b, _| signed(a, b, i32::overflowing_add))
+        }
+        "s_sub_i32" | "s_sub_co_i32" => {
+            |w, i| flagged(w, i, |a, b, _| signed(a, b, i32::overflowing_sub))
+        }
         "s_max_u32" => |w, i| flagged(w, i, |a, b, _| (a.max(b), a >= b)),
-        "s_max_i32" => |w, i| flagged(w, i, |a, b, _| ((a as i32).max(b as i32) as u32, a as i32 >= b as i32)),
+        "s_max_i32" => {
+            |w, i| flagged(w, i, |a, b, _| ((a as i32).max(b as i32) as u32, a as i32 >= b as i32))
+        }
         "s_min_u32" => |w, i| flagged(w, i, |a, b, _| (a.min(b), a <= b)),
         "s_and_b32" => |w, i| flagged(w, i, |a, b, _| nonzero(a & b)),
         "s_or_b32" => |w, i| flagged(w, i, |a, b, _| nonzero(a | b)),
@@ -72,7 +78,9 @@ pub fn find(name: &str) -> Option<Execute> {
         "s_lshr_b64" => |w, i| pairs(w, i, true, |a, b| a >> (b & 63)),
         "s_and_saveexec_b32" | "s_and_saveexec_b64" => |w, i| save(w, i, |a, exec| a & exec),
         "s_or_saveexec_b32" | "s_or_saveexec_b64" => |w, i| save(w, i, |a, exec| a | exec),
-        "s_andn2_saveexec_b64" | "s_and_not1_saveexec_b32" => |w, i| save(w, i, |a, exec| a & !exec),
+        "s_andn2_saveexec_b64" | "s_and_not1_saveexec_b32" => {
+            |w, i| save(w, i, |a, exec| a & !exec)
+        }
         "s_cmp_eq_u32" | "s_cmp_eq_i32" => |w, i| compare(w, i, |a, b| a == b),
         "s_cmp_lg_u32" | "s_cmp_lg_i32" => |w, i| compare(w, i, |a, b| a != b),
         "s_cmp_lt_u32" => |w, i| compare(w, i, |a, b| a < b),

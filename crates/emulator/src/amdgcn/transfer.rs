@@ -47,8 +47,10 @@ fn load<const N: usize>(w: &mut Wave, i: &Instruction) -> Result<(), String> {
     let addresses = Addresses::of(w, i, &i.operands[1], i.operands.get(2))?;
     let mut loaded = [[0; 64]; N];
     for lane in w.active() {
-        let words: [u32; N] =
-            w.memory.load(addresses.of_lane(lane), N).map_err(|why| format!("lane {lane} {why}"))?;
+        let words: [u32; N] = w
+            .memory
+            .load(addresses.of_lane(lane), N)
+            .map_err(|why| format!("lane {lane} {why}"))?;
         loaded.iter_mut().zip(words).for_each(|(register, word)| register[lane] = word);
     }
     loaded.iter().enumerate().try_for_each(|(n, register)| w.write(i, n, register))

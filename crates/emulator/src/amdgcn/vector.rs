@@ -25,14 +25,18 @@ fn words_of(name: &str) -> Option<Execute> {
         "v_subrev_u32" | "v_subrev_nc_u32" => |w, i| each(w, i, |[a, b, _]| b.wrapping_sub(a)),
         "v_add3_u32" => |w, i| each(w, i, |[a, b, c]| a.wrapping_add(b).wrapping_add(c)),
         "v_mul_lo_u32" => |w, i| each(w, i, |[a, b, _]| a.wrapping_mul(b)),
-        "v_mul_hi_u32" => |w, i| each(w, i, |[a, b, _]| ((u64::from(a) * u64::from(b)) >> 32) as u32),
+        "v_mul_hi_u32" => {
+            |w, i| each(w, i, |[a, b, _]| ((u64::from(a) * u64::from(b)) >> 32) as u32)
+        }
         "v_and_b32" => |w, i| each(w, i, |[a, b, _]| a & b),
         "v_or_b32" => |w, i| each(w, i, |[a, b, _]| a | b),
         "v_xor_b32" => |w, i| each(w, i, |[a, b, _]| a ^ b),
         "v_or3_b32" => |w, i| each(w, i, |[a, b, c]| a | b | c),
         "v_and_or_b32" => |w, i| each(w, i, |[a, b, c]| a & b | c),
         "v_bfrev_b32" => |w, i| each(w, i, |[a, ..]| a.reverse_bits()),
-        "v_bfe_u32" => |w, i| each(w, i, |[a, from, bits]| a >> (from & 31) & !(u32::MAX << (bits & 31))),
+        "v_bfe_u32" => {
+            |w, i| each(w, i, |[a, from, bits]| a >> (from & 31) & !(u32::MAX << (bits & 31)))
+        }
         "v_lshlrev_b32" => |w, i| each(w, i, |[by, a, _]| a << (by & 31)),
         "v_lshrrev_b32" => |w, i| each(w, i, |[by, a, _]| a >> (by & 31)),
         "v_lshl_add_u32" => |w, i| each(w, i, |[a, by, b]| (a << (by & 31)).wrapping_add(b)),
@@ -63,8 +67,14 @@ fn numbers_of(name: &str) -> Option<Execute> {
         "v_sub_f32" => |w, i| floats(w, i, |[a, b, _]| a - b),
         "v_mul_f32" => |w, i| floats(w, i, |[a, b, _]| a * b),
         "v_fma_f32" | "v_fmac_f32" => |w, i| floats(w, i, |[a, b, c]| a.mul_add(b, c)),
-        "v_rcp_f32" | "v_rcp_iflag_f32" => |w, i| approximate(w, i, |a| 1.0 / a),
-        "v_sqrt_f32" => |w, i| approximate(w, i, f32::sqrt),
+        "v_rcp_f32" | "v_rcp_iflag_f32" => |w, i| {
+            let estimate = w.estimate;
+            floats(w, i, |[a, ..]| estimate.round(1.0 / f64::from(a)))
+        },
+        "v_sqrt_f32" => |w, i| {
+            let estimate = w.estimate;
+            floats(w, i, |[a, ..]| estimate.round(f64::from(a).sqrt()))
+        },
         "v_div_scale_f32" => |w, i| {
             let results = numbers(w, i)?.map(division::scale);
             masked(w, i, &results.map(|(_, flag)| flag))?;
@@ -72,7 +82,8 @@ fn numbers_of(name: &str) -> Option<Execute> {
         },
         "v_div_fmas_f32" => |w, i| {
             let (values, vcc) = (numbers(w, i)?, w.mask_of(None)?);
-            let result = from_fn(|lane| division::fmas(values[lane], vcc >> lane & 1 == 1).to_bits());
+            let result =
+                from_fn(|lane| division::fmas(values[lane], vcc >> lane & 1 == 1).to_bits());
             w.write(i, 0, &result)
         },
         "v_div_fixup_f32" => |w, i| floats(w, i, division::fixup),
@@ -102,7 +113,9 @@ fn wide_of(name: &str) -> Option<Execute> {
     Some(match name {
         "v_mov_b64" => |w, i| wide(w, i, &[2], |[a, ..]| a),
         "v_lshlrev_b64" => |w, i| wide(w, i, &[1, 2], |[by, a, _]| a << (by & 63)),
-        "v_lshl_add_u64" => |w, i| wide(w, i, &[2, 1, 2], |[a, by, b]| (a << (by & 7)).wrapping_add(b)),
+        "v_lshl_add_u64" => {
+            |w, i| wide(w, i, &[2, 1, 2], |[a, by, b]| (a << (by & 7)).wrapping_add(b))
+        }
         "v_mad_u64_u32" | "v_mad_co_u64_u32" => |w, i| {
             let sources = wide_sources(w, i, &[1, 1, 2])?;
             let results = sources.map(|[a, b, c]| (a * b).overflowing_add(c));
@@ -142,18 +155,37 @@ fn lanes_of(name: &str) -> Option<Execute> {
             let taken = from_fn(|lane| if w.is_active(lane ^ by) { from[lane ^ by] } else { 0 });
             w.write(i, 0, &taken)
         },
+        "v_mbcnt_lo_u32_b32" => |w, i| count_below(w, i, 0),
+        "v_mbcnt_hi_u32_b32" => |w, i| count_below(w, i, 32),
+        "ds_bpermute_b32" => |w, i| {
+            let [at, from] = [w.source(i, 0)?, w.source(i, 1)?];
+            let other = |lane: usize| at[lane] as usize / 4 % w.width;
+            let taken = |lane| if w.is_active(other(lane)) { from[other(lane)] } else { 0 };
+            w.write(i, 0, &from_fn(taken))
+        },
         "v_permlanex16_b32" => |w, i| {
             let from = w.source(i, 0)?;
             let [low, high] = [w.scalar(&i.operands[2], 0)?, w.scalar(&i.operands[3], 0)?];
             let select = u64::from(low) | u64::from(high) << 32;
             let other = |lane: usize| (lane & !15 ^ 16) | (select >> (lane % 16 * 4) & 15) as usize;
             if let Some(lane) = w.active().find(|&lane| !w.is_active(other(lane))) {
-                return Err(format!("lane {lane} takes from lane {}, which is not active", other(lane)));
+                return Err(format!(
+                    "lane {lane} takes from lane {}, which is not active",
+                    other(lane)
+                ));
             }
             w.write(i, 0, &from_fn(|lane| from[other(lane)]))
         },
         _ => return None,
     })
+}
+
+/// Adds how many lanes below each are in a mask of 32 lanes, of which this is the first.
+fn count_below(w: &mut Wave, i: &Instruction, first: usize) -> Done {
+    let [mask, add] = [w.source(i, 0)?, w.source(i, 1)?];
+    let below =
+        |lane: usize| !(u32::MAX.checked_shl(lane.saturating_sub(first) as u32).unwrap_or(0));
+    w.write(i, 0, &from_fn(|lane| (mask[lane] & below(lane)).count_ones() + add[lane]))
 }
 
 /// The sources of each lane.
@@ -173,17 +205,6 @@ fn each(w: &mut Wave, i: &Instruction, f: impl Fn([u32; 3]) -> u32) -> Done {
 
 fn floats(w: &mut Wave, i: &Instruction, f: impl Fn([f32; 3]) -> f32) -> Done {
     each(w, i, |values| f(values.map(f32::from_bits)).to_bits())
-}
-
-/// What the hardware promises to one unit in the last place.
-fn approximate(w: &mut Wave, i: &Instruction, f: impl Fn(f32) -> f32) -> Done {
-    let error = w.error;
-    floats(w, i, |[a, ..]| nudge(f(a), error))
-}
-
-/// A number that many units in the last place off, where it is neither zero nor infinite.
-pub fn nudge(value: f32, by: i32) -> f32 {
-    if value.is_normal() { f32::from_bits(value.to_bits().wrapping_add_signed(by)) } else { value }
 }
 
 /// Sets a mask where lanes are active, and clears it where they are not.

@@ -4,7 +4,7 @@ use super::{
     operand::{EXEC, Half, Move, Operand, Part, Place, VCC},
     program::{Generation, Instruction, Program},
 };
-use crate::memory::Memory;
+use crate::{Estimate, memory::Memory};
 
 /// A register of every lane; the upper half is not used in waves of 32.
 pub type Lanes = [u32; 64];
@@ -23,8 +23,7 @@ pub struct Wave<'a> {
     pub width: usize,
     pub memory: &'a mut Memory,
     pub generation: Generation,
-    /// Units in the last place that reciprocals and square roots are off by: the hardware promises one.
-    pub error: i32,
+    pub estimate: Estimate,
     /// The next instruction.
     next: usize,
     ended: bool,
@@ -34,7 +33,7 @@ pub struct Wave<'a> {
 
 impl<'a> Wave<'a> {
     /// A wave before its first instruction. Every register holds nothing.
-    pub fn new(program: &Program, memory: &'a mut Memory, error: i32) -> Self {
+    pub fn new(program: &Program, memory: &'a mut Memory) -> Self {
         let width = program.descriptor.wave_size();
         let mut wave = Self {
             scalars: [NOTHING; 128],
@@ -43,7 +42,7 @@ impl<'a> Wave<'a> {
             width,
             memory,
             generation: program.generation,
-            error,
+            estimate: program.estimate,
             next: 0,
             ended: false,
             delayed: None,
@@ -56,9 +55,11 @@ impl<'a> Wave<'a> {
     pub fn run(&mut self, program: &Program) -> Result<(), String> {
         for _ in 0..MOST_STEPS {
             let instruction = &program.instructions[self.next];
+            program.ran[self.next].set(true);
             self.next += 1;
-            self.step(instruction)
-                .map_err(|why| format!("{:#x}: {}: {why}", instruction.address, instruction.text))?;
+            self.step(instruction).map_err(|why| {
+                format!("{:#x}: {}: {why}", instruction.address, instruction.text)
+            })?;
             if self.ended {
                 return Ok(());
             }

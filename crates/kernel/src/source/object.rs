@@ -159,17 +159,16 @@ impl fmt::Display for CodeObject {
             descriptor.wave_size(),
             descriptor.scratch
         )?;
-        instructions.iter().try_for_each(|Instruction { address, text, .. }| {
-            writeln!(f, "{address:6x}: {text}")
-        })
+        instructions
+            .iter()
+            .try_for_each(|Instruction { address, text, .. }| writeln!(f, "{address:6x}: {text}"))
     }
 }
 
 /// Bytes of the loaded image.
 fn bytes<'a>(file: &ElfFile64<'a>, address: u64, size: u64) -> Result<&'a [u8], String> {
-    let found = file
-        .sections()
-        .find_map(|section| section.data_range(address, size).ok().flatten());
+    let found =
+        file.sections().find_map(|section| section.data_range(address, size).ok().flatten());
     found.ok_or_else(|| format!("nothing at {address:#x}"))
 }
 
