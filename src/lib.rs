@@ -8,6 +8,7 @@
 //! - [`model`]: DeepSeek-V4's shapes, attention backends and tensor parallelism.
 //! - [`file`](mod@file), [`catalogue`], [`verify`], [`mod@bench`]: calls in files, calls drawn from a seed, comparison,
 //!   measurement.
+//! - [`portability`]: what the code generated for each target looks like.
 //!
 //! ```
 //! use mla_prologue::{Target, catalogue, verify::{Rule, compare}};
@@ -26,6 +27,7 @@ mod error;
 pub mod file;
 #[cfg(feature = "burn")]
 pub mod layer;
+pub mod portability;
 pub mod verify;
 
 pub use call::{Call, Output, Target};

@@ -81,17 +81,24 @@ pub struct Bench {
 }
 
 #[derive(ClapArgs)]
+#[command(after_help = super::source::help())]
 pub struct Source {
-    /// A file as `run` takes it, whose options choose the code; without it, the base operator in bf16
-    /// with 64 heads
-    #[arg(value_name = "IN")]
+    /// A file as `run` takes it, whose options choose the code
+    #[arg(value_name = "IN", conflicts_with = "mode")]
     pub input: Option<PathBuf>,
-    /// What to compile for; `list` shows the targets of this build
+    /// What to compile for; `list` shows the targets of this build, `all` what is characteristic of the code
+    /// for each
     #[arg(long, value_name = "TARGET", default_value = "list")]
     pub target: String,
+    /// An option that chooses the code, without a file; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub mode: Vec<String>,
     /// Convert 16-bit values by integer arithmetic, as on the CPU and Vulkan
     #[arg(long)]
     pub integer: bool,
+    /// Write the machine code (amdgcn, spirv) to this file instead of printing it to be read
+    #[arg(long, value_name = "FILE")]
+    pub binary: Option<PathBuf>,
 }
 
 #[cfg(feature = "burn")]

@@ -3,6 +3,7 @@
 mod input;
 #[cfg(feature = "burn")]
 mod layer;
+mod least;
 mod metadata;
 mod output;
 mod write;
@@ -12,6 +13,7 @@ pub use write::{check_destination, check_distinct};
 pub use input::{parse, read};
 #[cfg(feature = "burn")]
 pub use layer::{LayerFile, write_layer};
+pub use least::{TENSOR_KEYS, least};
 pub use metadata::{KEYS, KeyInfo};
 
 use crate::{Error, Result};

@@ -2,6 +2,7 @@
 
 mod bitwise;
 mod cli;
+mod compilers;
 mod emulated;
 mod encoders;
 mod faults;

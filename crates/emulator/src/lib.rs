@@ -8,8 +8,10 @@
 mod amdgcn;
 #[cfg(any(feature = "cuda", feature = "hip"))]
 mod cpp;
+#[cfg(any(feature = "cuda", feature = "hip"))]
 mod memory;
 
+#[cfg(any(feature = "cuda", feature = "hip"))]
 use memory::{Access, Buffer};
 
 use mla_prologue_kernel::source::{Dispatch, Language, Module, Target};
@@ -79,6 +81,7 @@ pub fn load(target: Target, module: &Module) -> Result<Box<dyn Kernel>, String> 
 
 /// The buffers of a call, in the order of the kernel's arguments. Those that the problem has no use for are
 /// empty, so that every access to them is an error.
+#[cfg(any(feature = "cuda", feature = "hip"))]
 fn buffers(inputs: &Inputs, outputs: &Outputs) -> Vec<Buffer> {
     let read = |name, bytes: &[u8]| Buffer { name, bytes: bytes.to_vec(), access: Access::Read };
     let write = |name, bytes: &[u8], access| Buffer { name, bytes: bytes.to_vec(), access };

@@ -20,7 +20,7 @@ use cubecl::{
     prelude::KernelDefinition,
 };
 use mla_prologue::{
-    Call,
+    Call, Target as Device,
     catalogue::{Case, Data, Slots},
     kernel::{Conversion, Pads},
 };
@@ -115,7 +115,8 @@ fn check(target: &str, fault: Option<Fault>) -> Option<Result<(), String>> {
         fault.seed(&definition);
     }
     let module = target.compile(definition).expect("a kernel that compiles");
-    Some(run(load(target, &module).as_mut(), &strategy, &call, Pads::Written))
+    let want = call.run(&Device::Reference).expect("the reference runs");
+    Some(run(load(target, &module).as_mut(), &strategy, &call, Pads::Written, &want))
 }
 
 #[rstest]

@@ -1,11 +1,13 @@
 //! The code that is generated for GPUs that are not here, run by emulators and compared with the definition,
 //! bit for bit: AMD's machine code, in waves of 64 and of 32, and C++ for HIP and CUDA.
 
+#[cfg(feature = "hip")]
+mod assembly;
 mod equal;
 mod faults;
 
 use mla_prologue::{
-    Call, Target as Device,
+    Call, Output,
     kernel::{
         Blueprint, Conversion, Pads, Strategy,
         source::{Dispatch, Module, Target},
@@ -31,16 +33,19 @@ impl Kernels {
         Some(Self { target, strategy, compiled: HashMap::new(), estimate: Estimate::default() })
     }
 
-    /// Runs a call and compares it with the definition.
-    fn check(&mut self, call: &Call, pads: Pads) -> Result<(), String> {
+    /// Runs a call and compares what it wrote with what is wanted.
+    fn check(&mut self, call: &Call, pads: Pads, want: &Output) -> Result<(), String> {
         let (target, strategy, problem) = (self.target, self.strategy, &call.problem);
         let kernel =
             self.compiled.entry(Blueprint::new(problem, &strategy, pads)).or_insert_with(|| {
                 let definition = target.define(problem, &strategy, pads);
-                load(target, &target.compile(definition).expect("a problem that compiles"))
+                let module = target.compile(definition).expect("a problem that compiles");
+                #[cfg(feature = "hip")]
+                assembly::check_module(target, &module);
+                load(target, &module)
             });
         kernel.set_estimate(self.estimate);
-        run(kernel.as_mut(), &strategy, call, pads)
+        run(kernel.as_mut(), &strategy, call, pads, want)
     }
 
     /// How many instructions there are, and how many of them ran.
@@ -55,21 +60,21 @@ fn load(target: Target, module: &Module) -> Box<dyn Kernel> {
     mla_prologue_emulator::load(target, module).expect("code that the emulator knows")
 }
 
-/// Runs a call on a kernel that was compiled for it and compares what it wrote with the definition.
+/// Runs a call on a kernel that was compiled for it and compares what it wrote with what is wanted.
 fn run(
     kernel: &mut dyn Kernel,
     strategy: &Strategy,
     call: &Call,
     pads: Pads,
+    want: &Output,
 ) -> Result<(), String> {
-    let want = call.run(&Device::Reference).expect("the reference runs");
     let mut got = call.output().expect("memory");
     if pads == Pads::KnownZero {
         zero_pads(call, &mut got.q_out);
     }
     let dispatch = Dispatch::new(&call.problem, strategy, pads);
     kernel.run(&dispatch, &call.inputs(), got.as_mut())?;
-    let found = compare(call, &want, &got, Rule::Exact);
+    let found = compare(call, want, &got, Rule::Exact);
     found.first.map_or(Ok(()), Err)
 }
 

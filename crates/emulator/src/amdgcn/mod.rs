@@ -11,6 +11,7 @@ mod scalar;
 mod transfer;
 mod vector;
 mod wave;
+mod wide;
 
 pub use program::Program;
 

@@ -4,6 +4,7 @@ use super::{
     operand::{Modifiers, Operand, modifiers, operand},
     scalar, transfer, vector,
     wave::Wave,
+    wide,
 };
 use crate::Estimate;
 use mla_prologue_kernel::source::{CodeObject, Descriptor, Instruction as Text};
@@ -36,6 +37,8 @@ pub struct Program {
     pub descriptor: Descriptor,
     pub generation: Generation,
     pub estimate: Estimate,
+    /// Registers of a lane.
+    pub vgprs: usize,
     /// Which instructions ran.
     pub ran: Vec<Cell<bool>>,
 }
@@ -73,6 +76,7 @@ impl Program {
             descriptor: object.descriptor,
             generation,
             estimate: Estimate::default(),
+            vgprs: object.vgprs as usize,
             ran: vec![Cell::new(false); object.instructions.len()],
         })
     }
@@ -111,6 +115,7 @@ fn single(part: &str, whole: &Text) -> Result<Instruction, String> {
         .unwrap_or(&name);
     let execute = scalar::find(name)
         .or_else(|| vector::find(name))
+        .or_else(|| wide::find(name))
         .or_else(|| transfer::find(name))
         .ok_or_else(|| format!("unknown instruction {full}"))?;
     let has_operands = !scalar::is_idle(name) && branch(part).is_none();

@@ -37,7 +37,7 @@ impl<'a> Wave<'a> {
         let width = program.descriptor.wave_size();
         let mut wave = Self {
             scalars: [NOTHING; 128],
-            vectors: vec![[NOTHING; 64]; 512],
+            vectors: vec![[NOTHING; 64]; program.vgprs],
             scc: false,
             width,
             memory,

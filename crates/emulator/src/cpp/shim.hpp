@@ -3,15 +3,15 @@
 //
 // Of the lanes that wait, those at the first place in the code go on together, as on a GPU. A lane that takes
 // a value from one that is not there gets POISON, a NaN.
+//
+// The compiler's own functions stand in for the larger headers, which take longer to read than all else.
 #pragma once
 #undef _FORTIFY_SOURCE
-#include <math.h>
 #include <setjmp.h>
 #include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <ucontext.h>
-#include <utility>
+
+extern "C" void *malloc(size_t);
 
 #define __device__
 #define __global__
@@ -85,11 +85,11 @@ inline void run_wave(unsigned count) {
 template <class T> T exchange(T value, unsigned from, int site) {
     static_assert(sizeof(T) == 4, "lanes exchange words");
     Lane &lane = lanes[current];
-    memcpy(&lane.given, &value, 4);
+    __builtin_memcpy(&lane.given, &value, 4);
     lane.from = from;
     lane.site = site;
     wait();
-    memcpy(&value, &lane.taken, 4);
+    __builtin_memcpy(&value, &lane.taken, 4);
     return value;
 }
 
@@ -100,8 +100,12 @@ template <class T> struct Argument<T *> {
     static T *of(void *value) { return static_cast<T *>(value); }
 };
 
+template <size_t... I> struct Indices {};
+template <size_t N, size_t... I> struct UpTo : UpTo<N - 1, N - 1, I...> {};
+template <size_t... I> struct UpTo<0, I...> { typedef Indices<I...> All; };
+
 template <class... A, size_t... I>
-void call(void (*kernel)(A...), void *const *arguments, std::index_sequence<I...>) {
+void call(void (*kernel)(A...), void *const *arguments, Indices<I...>) {
     kernel(Argument<A>::of(arguments[I])...);
 }
 
@@ -109,7 +113,7 @@ void call(void (*kernel)(A...), void *const *arguments, std::index_sequence<I...
 template <class... A> struct Bound {
     static void (*kernel)(A...);
     static void *const *arguments;
-    static void run() { call(kernel, arguments, std::index_sequence_for<A...>()); }
+    static void run() { call(kernel, arguments, typename UpTo<sizeof...(A)>::All()); }
 };
 template <class... A> void (*Bound<A...>::kernel)(A...);
 template <class... A> void *const *Bound<A...>::arguments;
@@ -136,13 +140,13 @@ void launch(void (*kernel)(A...), void *const *arguments, unsigned count, unsign
 // A number of 16 bits with so many in its mantissa, rounded to nearest even; in f64 every step is exact.
 inline unsigned short narrow(float x, int mantissa, int lowest, int infinity) {
     unsigned bits;
-    memcpy(&bits, &x, 4);
+    __builtin_memcpy(&bits, &x, 4);
     unsigned short sign = bits >> 16 & 0x8000;
     if (x != x) return sign | infinity | 1 << (mantissa - 1);
     if (x == 0) return sign;
-    if (isinf(x)) return sign | infinity;
-    int exponent = ilogb(x) > lowest ? ilogb(x) : lowest;
-    int steps = (int)nearbyint(ldexp(fabs((double)x), mantissa - exponent));
+    if (__builtin_isinf(x)) return sign | infinity;
+    int exponent = __builtin_ilogb(x) > lowest ? __builtin_ilogb(x) : lowest;
+    int steps = (int)__builtin_nearbyint(__builtin_ldexp(__builtin_fabs((double)x), mantissa - exponent));
     // A mantissa that rounds up to the next power of two carries into the exponent.
     int all = steps < 1 << mantissa ? steps : ((exponent - lowest) << mantissa) + steps;
     return sign | (all < infinity ? all : infinity);
@@ -150,10 +154,10 @@ inline unsigned short narrow(float x, int mantissa, int lowest, int infinity) {
 
 inline float widen(unsigned short bits, int mantissa, int lowest, int infinity) {
     int magnitude = bits & 0x7FFF, exponent = magnitude >> mantissa;
-    double value = exponent ? ldexp((magnitude & ((1 << mantissa) - 1)) | 1 << mantissa, exponent - 1 + lowest - mantissa)
-                            : ldexp(magnitude, lowest - mantissa);
-    if (magnitude > infinity) value = NAN;
-    if (magnitude == infinity) value = INFINITY;
+    double value = exponent ? __builtin_ldexp((magnitude & ((1 << mantissa) - 1)) | 1 << mantissa, exponent - 1 + lowest - mantissa)
+                            : __builtin_ldexp(magnitude, lowest - mantissa);
+    if (magnitude > infinity) value = __builtin_nan("");
+    if (magnitude == infinity) value = __builtin_inf();
     return bits & 0x8000 ? -value : value;
 }
 
@@ -183,5 +187,7 @@ typedef shim::Half<10, -14, 0x7C00> __half;
 #define __shfl_xor_sync(active, value, mask) __shfl_xor(value, mask)
 #define __shfl_sync(active, value, lane) __shfl(value, lane)
 
+inline float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+inline float sqrt(float a) { return __builtin_sqrtf(a); }
 template <class T> T min(T a, T b) { return b < a ? b : a; }
 template <class T> T max(T a, T b) { return a < b ? b : a; }

@@ -176,7 +176,13 @@ impl Target {
     /// One that cannot be compiled for this target, with CubeCL's reason.
     pub fn compile(self, definition: KernelDefinition) -> Result<Module> {
         compilers::compile(self, definition).map_err(|why| {
-            Invalid::new("the problem", why, format_args!("one that compiles for {self}"))
+            // CubeCL gives the reason last.
+            let reason = why.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("");
+            Invalid::new(
+                "target",
+                format_args!("{self} ({reason})"),
+                "one that CubeCL compiles for",
+            )
         })
     }
 }
