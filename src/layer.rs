@@ -5,7 +5,7 @@ use burn::tensor::{Tensor, TensorData};
 use mla_prologue_model::{
     AttentionBackend, AttentionConfig, DeepSeekV4Attention, Pages, Step, TensorParallel, device,
 };
-use mla_prologue_operator::{Invalid, ROPE_DIM};
+use mla_prologue_operator::{Fp8, Invalid, ROPE_DIM};
 
 /// How a layer is run.
 #[derive(Clone, Debug)]
@@ -16,10 +16,35 @@ pub struct Options {
     pub world_size: usize,
     /// The attention kernel that the heads are padded for.
     pub backend: AttentionBackend,
-    /// Is the cache FP8? Otherwise it holds 16-bit rows.
-    pub fp8: bool,
+    /// What the cache holds.
+    pub cache: Cache,
     /// Feed the second half of the tokens one by one.
     pub decode: bool,
+}
+
+/// What a layer's cache holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cache {
+    /// `fp8_ds_mla` in the 8-bit format of the device's own instructions, OCP where it has none.
+    OwnFp8,
+    /// `fp8_ds_mla` in this format, whatever the device's own is.
+    Fp8(Fp8),
+    /// Rows in bf16.
+    Rows16Bit,
+}
+
+impl Cache {
+    /// What it is called on the command line, the default first.
+    pub const NAMES: &'static str = "fp8, e4m3fn, e4m3fnuz or bf16";
+
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "fp8" => Some(Self::OwnFp8),
+            "bf16" => Some(Self::Rows16Bit),
+            other => Fp8::named(other).map(Self::Fp8),
+        }
+    }
 }
 
 /// Tokens of a block of the cache.
@@ -35,7 +60,6 @@ pub fn run(file: &LayerFile, options: &Options, progress: impl Fn(usize)) -> Res
     let blocks = tokens.div_ceil(BLOCK_SIZE).max(1);
     // The heads of a rank are what the backend pads, so the whole layer need not fit it.
     let config = AttentionConfig::new(file.shape, AttentionBackend::Any, BLOCK_SIZE, blocks)?;
-    let config = if options.fp8 { config } else { config.with_rows_16bit() };
     // A longer window than the sequence sees no more.
     let window = file.window.min(tokens.max(1));
     let config = AttentionConfig { window, eps: file.eps, ..config };
@@ -47,6 +71,11 @@ pub fn run(file: &LayerFile, options: &Options, progress: impl Fn(usize)) -> Res
     let names = options.devices.iter().cycle().take(options.world_size);
     let devices = names.map(|name| device(name)).collect::<Result<Vec<_>, _>>()?;
     let home = devices.first().ok_or_else(|| Invalid::new("the ranks", 0, "1 or more"))?;
+    let config = match options.cache {
+        Cache::OwnFp8 => config.with_fp8_of(home)?,
+        Cache::Fp8(fp8) => config.with_fp8(fp8),
+        Cache::Rows16Bit => config.with_rows_16bit(),
+    };
     let layer = DeepSeekV4Attention::load(config, &file.path, "w.", home);
     let layer = layer.map_err(|error| match Error::from(error) {
         Error::Invalid(invalid) => Error::input(&file.path, invalid),

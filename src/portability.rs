@@ -115,6 +115,9 @@ fn occupancy(arch: &str, vgprs: u32) -> u32 {
 
 fn ptx(code: &str) -> Vec<String> {
     let lines: Vec<&str> = code.lines().map(str::trim).filter(|line| line.ends_with(';')).collect();
+    // Without the cache operator that may stand between the space and the type.
+    let access: Vec<String> = lines.iter().map(|line| line.replace(".nc", "")).collect();
+    let access: Vec<&str> = access.iter().map(String::as_str).collect();
     let widths = [
         ("ld.global.v4.b32", "st.global.v4.b32", 128),
         ("ld.global.v2.b32", "st.global.v2.b32", 64),
@@ -134,7 +137,7 @@ fn ptx(code: &str) -> Vec<String> {
         registers,
         stack,
         warps,
-        accesses(&lines, &widths),
+        accesses(&access, &widths),
         counts(&lines, &["shfl.sync.bfly"]),
         counts(&lines, &["div.rn.f32", "rcp.rn.f32", "sqrt.rn.f32"]),
         lines.iter().filter(|line| line.starts_with("fma.rn.f32")).count().to_string(),

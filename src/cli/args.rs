@@ -120,7 +120,8 @@ pub struct Layer {
     /// The attention kernel, which decides how the heads are padded: flashmla, flashinfer, aiter or any
     #[arg(long, default_value = "flashmla")]
     pub backend: String,
-    /// What the cache holds: fp8 (fp8_ds_mla) or bf16 (rows_16bit)
+    /// What the cache holds: fp8_ds_mla in the device's own 8-bit format (fp8) or in a named one (e4m3fn,
+    /// e4m3fnuz), or rows_16bit (bf16)
     #[arg(long, default_value = "fp8")]
     pub cache: String,
     /// Feed the second half of the tokens one by one

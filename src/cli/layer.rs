@@ -3,7 +3,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use mla_prologue::{
     Result,
     file::{LayerFile, check_destination, check_distinct, write_layer},
-    layer::{Options, relative_error, run},
+    layer::{Cache, Options, relative_error, run},
     operator::Invalid,
 };
 use serde_json::json;
@@ -28,16 +28,13 @@ the kernel in bf16.";
 
 /// Runs an attention layer on a file.
 pub fn layer(args: &args::Layer) -> Result<()> {
-    let fp8 = match args.cache.as_str() {
-        "fp8" => true,
-        "bf16" => false,
-        other => return Err(Invalid::new("--cache", other, "fp8 or bf16").into()),
-    };
+    let cache = Cache::named(&args.cache);
+    let cache = cache.ok_or_else(|| Invalid::new("--cache", &args.cache, Cache::NAMES))?;
     let options = Options {
         devices: args.device.split(',').map(String::from).collect(),
         world_size: args.tp,
         backend: backend(&args.backend)?,
-        fp8,
+        cache,
         decode: args.decode,
     };
     check_distinct(&args.input, "OUT", &args.output)?;

@@ -1,6 +1,6 @@
 //! The catalogue, and golden files of others.
 
-use crate::support::{exact_targets, run_exact, shared};
+use crate::support::{exact_targets, half_of_the_smallest, run_exact, shared};
 use mla_prologue::{Call, Output, Target, catalogue, file, reference};
 use rstest::rstest;
 use safetensors::SafeTensors;
@@ -28,6 +28,15 @@ fn the_modes_are_equal_bit_for_bit() {
         for case in catalogue::modes() {
             run_exact(&case.call().expect("a sensible case"), &target, &case.to_string());
         }
+    }
+}
+
+/// A compiler that makes the division by 512 and the addition of `eps` one operation rounds once.
+#[test]
+fn the_mean_is_rounded_before_eps_is_added() {
+    let _guard = shared();
+    for target in exact_targets() {
+        run_exact(&half_of_the_smallest(), &target, "half of the smallest number");
     }
 }
 

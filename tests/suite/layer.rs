@@ -4,11 +4,12 @@ use crate::support::{alone, exact_devices, shared};
 use burn::tensor::{Device, Int, Tensor, TensorData, capture};
 use mla_prologue::{
     file::LayerFile,
-    layer::{Options, relative_error, run},
+    layer::{Cache, Options, relative_error, run},
     model::{
         AttentionBackend, AttentionConfig, DeepSeekV4Attention, Pages, Rotary, Sequence, Step,
         device,
     },
+    operator::Fp8,
 };
 use rstest::rstest;
 use std::{cell::RefCell, path::Path};
@@ -23,7 +24,7 @@ fn options(device: &str) -> Options {
         devices: vec![device.into()],
         world_size: 1,
         backend: AttentionBackend::Any,
-        fp8: false,
+        cache: Cache::Rows16Bit,
         decode: false,
     }
 }
@@ -34,15 +35,15 @@ fn outputs(options: &Options) -> Vec<f32> {
 
 #[rstest]
 fn comes_close_to_the_published(
-    #[values(false, true)] fp8: bool,
+    #[values(Cache::Rows16Bit, Cache::OwnFp8, Cache::Fp8(Fp8::E4m3fnuz))] cache: Cache,
     #[values(false, true)] decode: bool,
 ) {
     let _guard = shared();
     let want = file().y.expect("the file has it");
     for device in exact_devices() {
-        let y = outputs(&Options { fp8, decode, ..options(device.name()) });
+        let y = outputs(&Options { cache, decode, ..options(device.name()) });
         let error = relative_error(&y, &want);
-        let most = if fp8 { 5e-2 } else { 1e-2 };
+        let most = if cache == Cache::Rows16Bit { 1e-2 } else { 5e-2 };
         println!("{}: {error:.2e}", device.name());
         assert!(error < most, "{error} on {}", device.name());
     }

@@ -2,11 +2,13 @@
 
 use mla_prologue::{
     Call, Output, Target,
+    catalogue::{Case, Data, Slots},
     kernel::Device,
     operator::{
         CacheFormat, CacheLayout, Half, Index, Key, Query, RotaryLayout, RotaryTable, RotaryType,
         Spec,
     },
+    reference::numbers::to_half,
     verify::{Rule, compare},
 };
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -95,4 +97,17 @@ pub fn i64s(values: impl IntoIterator<Item = i64>) -> Vec<u8> {
 pub fn identity_table(rows: usize) -> Vec<u8> {
     let row = [[1f32; 32], [0f32; 32]].concat();
     row.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>().repeat(rows)
+}
+
+/// A query whose mean of squares is half of the smallest subnormal number, and an `eps` that is that number: the
+/// mean is rounded, to 0, before `eps` is added. Rounded once, the sum would be twice as large.
+pub fn half_of_the_smallest() -> Call {
+    let spec = Spec { eps: f32::from_bits(1), key: None, ..spec(1) };
+    let case = Case { spec, data: Data::Ordinary, slots: Slots::Shuffled, seed: 0 };
+    let mut call = case.call().expect("a sensible case");
+    // 2^-71, whose square is 2^-142; two of them, divided by 512.
+    let bits = to_half(2f32.powi(-71), Half::Bf16);
+    let head = (0..512).map(|i| if i < 2 { bits } else { 0 });
+    call.q = halves(head).repeat(3);
+    call
 }

@@ -266,11 +266,13 @@ impl Device {
                 "NVIDIA GPU",
                 "is the driver (libcuda.so.1) installed?",
             ),
-            Runtime::Rocm => named(
-                caught(|| cubecl::Device::rocm(index))?,
-                "AMD GPU",
-                "is ROCm (libamdhip64.so) installed?",
-            ),
+            Runtime::Rocm => {
+                let device = caught(|| cubecl::Device::rocm(index))?;
+                let device = named(device, "AMD GPU", "is ROCm (libamdhip64.so) installed?")?;
+                #[cfg(feature = "hip")]
+                caught(|| crate::amd::check(index))??;
+                Ok(device)
+            }
             Runtime::Vulkan => caught(vulkan_devices)?
                 .into_iter()
                 .nth(index)

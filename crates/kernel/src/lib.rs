@@ -29,11 +29,14 @@
 //! # Ok::<(), mla_prologue_kernel::Error>(())
 //! ```
 
+#[cfg(feature = "hip")]
+mod amd;
 mod blueprint;
 mod cache;
 mod convert;
 mod device;
 mod error;
+mod fp8;
 mod gather;
 mod kernel;
 mod lanes;

@@ -4,7 +4,7 @@ use crate::blueprint::Conversion;
 use crate::{
     blueprint::Lanes,
     lanes,
-    words::{Word, decode},
+    words::{self, Word, decode},
 };
 use cubecl::prelude::*;
 use mla_prologue_operator::Half;
@@ -25,7 +25,10 @@ pub fn rms_norm(x: &mut Array<f32>, eps: f32, #[comptime] lanes: Lanes) {
         sums[lane] = sum;
     }
     let sum = lanes::sum(&mut sums, lanes);
-    let r = 1.0 / f32::sqrt(sum / 512.0 + eps);
+    // Compilers make a product of this division, and NVRTC one operation of that and the addition, which rounds
+    // once where the mean is subnormal. A sum of squares has no sign to lose.
+    let mean = f32::reinterpret(words::magnitude(sum / 512.0));
+    let r = 1.0 / f32::sqrt(mean + eps);
     #[unroll(count == 1)]
     for i in 0..comptime!(16 * count) {
         x[i] *= r;

@@ -66,6 +66,16 @@ impl CacheFormat {
         }
     }
 
+    /// The same with another 8-bit format, where it has one.
+    pub const fn with_fp8(self, fp8: Fp8) -> Self {
+        match self {
+            Self::Fp8DsMla { pad_scale_byte, .. } => Self::Fp8DsMla { fp8, pad_scale_byte },
+            Self::Mxfp8 { .. } => Self::Mxfp8 { fp8 },
+            Self::RowsFp8 { .. } => Self::RowsFp8 { fp8 },
+            Self::Rows16Bit => Self::Rows16Bit,
+        }
+    }
+
     /// Bytes of a token in the data region of its block.
     pub const fn data_bytes(self) -> usize {
         match self {

@@ -109,6 +109,23 @@ named! {
 }
 
 impl Fp8 {
+    /// The format that the instructions of an AMD architecture work on, by its name as the driver has it; `None`
+    /// where there are none, or it is not known.
+    ///
+    /// ```
+    /// use mla_prologue_operator::Fp8;
+    /// assert_eq!(Fp8::of_arch("gfx942:sramecc+:xnack-"), Some(Fp8::E4m3fnuz)); // MI300
+    /// assert_eq!(Fp8::of_arch("gfx950"), Some(Fp8::E4m3fn)); // MI350
+    /// assert_eq!(Fp8::of_arch("gfx1100"), None);
+    /// ```
+    pub fn of_arch(arch: &str) -> Option<Self> {
+        match arch.split(':').next().unwrap_or(arch) {
+            "gfx940" | "gfx941" | "gfx942" => Some(Self::E4m3fnuz),
+            "gfx950" | "gfx1200" | "gfx1201" | "gfx1250" => Some(Self::E4m3fn),
+            _ => None,
+        }
+    }
+
     /// The largest magnitude that is stored; greater ones saturate to it.
     pub const fn max(self) -> f32 {
         match self {

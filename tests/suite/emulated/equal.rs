@@ -1,4 +1,5 @@
 use super::Kernels;
+use crate::support::half_of_the_smallest;
 use mla_prologue::{
     Target as Device,
     catalogue::{self, Case},
@@ -70,4 +71,15 @@ fn the_modes_are_equal_bit_for_bit(
 #[test]
 fn live_heads_alone_are_equal_bit_for_bit() {
     check(Conversion::Native, Pads::KnownZero, catalogue::modes().into_iter().step_by(3));
+}
+
+/// As in `bitwise`.
+#[test]
+fn the_mean_is_rounded_before_eps_is_added() {
+    let call = half_of_the_smallest();
+    let want = call.run(&Device::Reference).expect("the reference runs");
+    for target in TARGETS {
+        let Some(mut kernels) = Kernels::of(target, Conversion::Native) else { continue };
+        assert_eq!(kernels.check(&call, Pads::Written, &want), Ok(()), "{target}");
+    }
 }

@@ -82,6 +82,7 @@ impl Tensors {
             kv_norm_weight: key
                 .norm
                 .map(|_| float(data(&call.kv_norm_weight, [HEAD_DIM], half_type(half)), device)),
+            any_fp8: true,
             ..Prologue::new(1, 1, key.cache)
         };
         let q = query.map(|query| {

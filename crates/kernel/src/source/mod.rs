@@ -176,8 +176,9 @@ impl Target {
     /// One that cannot be compiled for this target, with CubeCL's reason.
     pub fn compile(self, definition: KernelDefinition) -> Result<Module> {
         compilers::compile(self, definition).map_err(|why| {
-            // CubeCL gives the reason last.
-            let reason = why.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("");
+            // CubeCL's own words are around the reason.
+            let cause = why.split_once("Caused by:").map_or(&*why, |(_, cause)| cause);
+            let reason = cause.trim().lines().next().unwrap_or("");
             Invalid::new(
                 "target",
                 format_args!("{self} ({reason})"),

@@ -1,6 +1,6 @@
 use crate::{AttentionBackend, Plan, Preset, Prologue, Reader};
 use burn::tensor::{DType, Device, Int, Tensor};
-use mla_prologue_operator::{CacheFormat, CacheLayout, Half, Invalid, Key, Result, Rounding};
+use mla_prologue_operator::{CacheFormat, CacheLayout, Fp8, Half, Invalid, Key, Result, Rounding};
 
 /// The sizes of a sliding-window layer and what surrounds it.
 ///
@@ -24,6 +24,8 @@ pub struct AttentionConfig {
     pub cache: CacheLayout,
     /// The type of the queries and keys that enter attention.
     pub half: Half,
+    /// The cache's 8-bit format need not be the device's own.
+    pub any_fp8: bool,
 }
 
 impl AttentionConfig {
@@ -38,7 +40,7 @@ impl AttentionConfig {
         num_blocks: usize,
     ) -> Result<Self> {
         let cache = Plan::new(shape, 1, backend)?.cache(block_size, num_blocks)?;
-        Ok(Self { shape, window: 128, eps: 1e-6, backend, cache, half: Half::Bf16 })
+        Ok(Self { shape, window: 128, eps: 1e-6, backend, cache, half: Half::Bf16, any_fp8: false })
     }
 
     /// The same with a cache of 16-bit rows.
@@ -46,6 +48,22 @@ impl AttentionConfig {
         let format = CacheFormat::Rows16Bit;
         let exact = CacheLayout::min_stride(format, self.cache.block_size).unwrap_or(usize::MAX);
         Self { cache: CacheLayout { format, block_stride: exact, ..self.cache }, ..self }
+    }
+
+    /// The same with the 8-bit format of a device's own instructions in the cache, where it has one and the cache too.
+    ///
+    /// # Errors
+    /// A device that is not of CubeCL's backend.
+    pub fn with_fp8_of(self, device: &Device) -> mla_prologue_kernel::Result<Self> {
+        let own = crate::op::kernel_device(device)?.own_fp8();
+        let own = own.map(|own| Self { any_fp8: false, ..self.with_fp8(own) });
+        Ok(own.unwrap_or(self))
+    }
+
+    /// The same with this 8-bit format in the cache, if it holds one, whatever the device's own is.
+    pub fn with_fp8(self, fp8: Fp8) -> Self {
+        let format = self.cache.format.with_fp8(fp8);
+        Self { cache: CacheLayout { format, ..self.cache }, any_fp8: true, ..self }
     }
 
     /// The same with another attention kernel, on ranks that share the heads.
@@ -95,7 +113,8 @@ impl AttentionConfig {
         let prologue = Prologue::new(heads, padded, self.cache);
         let key = Key { norm: Some(Rounding::None), ..prologue.key };
         let kv_norm_weight = Some(kv_norm_weight);
-        Ok(Prologue { half: self.half, eps: self.eps, key, kv_norm_weight, ..prologue })
+        let Self { half, eps, any_fp8, .. } = *self;
+        Ok(Prologue { half, eps, key, kv_norm_weight, any_fp8, ..prologue })
     }
 
     /// The way back from the cache.

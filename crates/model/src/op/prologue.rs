@@ -63,6 +63,8 @@ pub struct Prologue {
     pub kv_norm_weight: Option<Tensor<1>>,
     /// Positions and slots are checked; see [`unchecked`](Self::unchecked).
     pub checked: bool,
+    /// The cache's 8-bit format need not be [the device's own](mla_prologue_kernel::Device::own_fp8).
+    pub any_fp8: bool,
 }
 
 /// Where the tokens of a step are: the same for all layers.
@@ -87,6 +89,7 @@ impl Prologue {
             key: Key::new(0, cache),
             kv_norm_weight: None,
             checked: true,
+            any_fp8: false,
         }
     }
 
@@ -103,8 +106,8 @@ impl Prologue {
     /// `kv_cache` `[num_blocks, block_stride]` u8.
     ///
     /// # Errors
-    /// A tensor that is not of the type or shape that it must have, or on another device; a position that is
-    /// no row of the rotary table, a slot that is outside the cache or used twice.
+    /// A tensor that is not of the type or shape that it must have, or on another device; a cache whose 8-bit format
+    /// is not the device's own, unless [`any_fp8`](Self::any_fp8); a position that is no row of the rotary table, a slot that is outside the cache or used twice.
     pub fn run(
         &self,
         q: Tensor<3>,
@@ -293,6 +296,9 @@ impl Prologue {
         check::same_device("slot_mapping", &at.slot_mapping, &device)?;
         check::same_device("cos_sin_cache", &at.cos_sin_cache, &device)?;
         if self.checked {
+            if !self.any_fp8 {
+                kernel_device(&device)?.check_fp8(cache.format)?;
+            }
             check_indices(&problem, at)?;
         }
         Ok(problem)
