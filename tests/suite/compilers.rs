@@ -4,7 +4,7 @@
 use crate::support::spec;
 use libloading::{Library, Symbol};
 use mla_prologue::{
-    catalogue,
+    catalogue, file,
     kernel::{
         Conversion, Pads,
         source::{Module, Target},
@@ -13,8 +13,10 @@ use mla_prologue::{
     portability,
 };
 use std::{
+    collections::HashMap,
     env,
     ffi::{CStr, CString, c_char, c_int, c_void},
+    fs,
     path::{Path, PathBuf},
     process::Command,
     ptr,
@@ -122,7 +124,7 @@ fn spirv_is_valid() {
     let path = folder.path().join("kernel.spv");
     for problem in problems() {
         let Some(module) = compile("spirv", &problem, Conversion::Integer) else { return };
-        std::fs::write(&path, &module.binary).expect("written");
+        fs::write(&path, &module.binary).expect("written");
         let mut command = Command::new("spirv-val");
         let output = command.args(["--target-env", "vulkan1.3"]).arg(&path).output();
         let Ok(output) = output else {
@@ -142,6 +144,17 @@ fn every_target_has_code_for_every_mode() {
             let module = compile(&target.to_string(), problem, Conversion::Native);
             assert!(module.is_some_and(|module| module.text.len() > 1000), "{target}");
         }
+    }
+}
+
+/// What the document says of AMD's code is what is generated; `cargo xtask portability` writes it anew.
+#[test]
+fn the_table_of_the_document_is_as_generated() {
+    let problem = file::least(HashMap::new()).expect("the base operator");
+    let table = portability::table(&problem, Conversion::Native);
+    let document = fs::read_to_string("docs/portability.md").expect("the document");
+    for line in table.lines().filter(|line| line.contains("amdgcn")) {
+        assert!(document.contains(line), "not in docs/portability.md: {line}");
     }
 }
 

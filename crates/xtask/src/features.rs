@@ -20,9 +20,14 @@ pub fn parse(words: &[String]) -> Result<(Vec<String>, &[String])> {
     }
 }
 
+/// Every runtime.
+pub fn all() -> Vec<String> {
+    RUNTIMES.map(String::from).to_vec()
+}
+
 fn listed(list: &str) -> Result<Vec<String>> {
     if list == "all" {
-        return Ok(RUNTIMES.map(String::from).to_vec());
+        return Ok(all());
     }
     let known = |name: &&str| RUNTIMES.contains(name) || *name == VARIANT;
     match list.split(',').find(|name| !known(name)) {
@@ -37,12 +42,18 @@ fn listed(list: &str) -> Result<Vec<String>> {
 /// The CPU, and the GPUs whose driver is installed.
 fn detected() -> Vec<String> {
     let mut features = vec!["cpu".to_string()];
-    for (feature, library) in [("cuda", "libcuda.so.1"), ("hip", "libamdhip64.so")] {
-        if has_library(library) {
-            features.push(feature.into());
-        }
+    if has_library("libcuda.so.1") {
+        features.push("cuda".into());
+    }
+    if has_rocm() {
+        features.push("hip".into());
     }
     features
+}
+
+/// Is ROCm's runtime here?
+pub fn has_rocm() -> bool {
+    has_library("libamdhip64.so")
 }
 
 fn has_library(name: &str) -> bool {

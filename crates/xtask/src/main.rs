@@ -5,6 +5,7 @@ mod lld;
 mod llvm;
 mod shell;
 mod tasks;
+mod tools;
 
 use shell::Result;
 use std::process::ExitCode;
@@ -19,6 +20,11 @@ cargo xtask TASK [--features LIST]
   vulkan  run the example files on the Vulkan device here, hardware or software: some minutes where
           Mesa compiles for the CPU
   bench   run the benchmarks
+  rocm    run the catalogue, the test suite and the benchmark on the AMD GPU here, and write one report
+          (target/rocm-report.txt) to attach to an issue
+  tools   fetch NVIDIA's compilers, to which the tests then hand the generated code (200 MB, no GPU needed)
+  portability
+          write the table of docs/portability.md anew
   lint    rustfmt, clippy, rustdoc; cargo-deny and cargo-machete where they are installed
   ci      lint, then test
 
@@ -50,6 +56,9 @@ fn run(task: &str, words: &[String]) -> Result {
         "demo" => setup().and_then(|()| tasks::demo(&features, rest)),
         "test" => setup().and_then(|()| tasks::test(&features, rest)),
         "vulkan" => setup().and_then(|()| tasks::vulkan(&features, rest)),
+        "rocm" => setup().and_then(|()| tasks::rocm(rest)),
+        "tools" => tools::fetch(),
+        "portability" => setup().and_then(|()| tasks::portability()),
         "bench" => setup().and_then(|()| tasks::bench(&features, rest)),
         "lint" => setup().and_then(|()| tasks::lint(&features)),
         "ci" => setup()

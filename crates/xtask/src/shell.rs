@@ -1,6 +1,7 @@
 //! Programs and files: the little that the tasks need of both.
 
 use std::{
+    io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -14,6 +15,29 @@ pub fn run(command: &mut Command) -> Result {
     eprintln!("$ {shown}");
     let status = command.status().map_err(|error| format!("`{shown}` did not start: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("`{shown}` failed ({status})")) }
+}
+
+/// Runs a command with its output shown, and written to a report; gives whether it succeeded.
+pub fn record(command: &mut Command, report: &mut impl Write) -> Result<bool> {
+    let shown = show(command);
+    eprintln!("$ {shown}");
+    let failed = |error: std::io::Error| format!("`{shown}`: {error}");
+    writeln!(report, "\n$ {shown}").map_err(failed)?;
+    // Both kinds of output in the order in which they come.
+    let (reader, writer) = std::io::pipe().map_err(failed)?;
+    let copy = writer.try_clone().map_err(failed)?;
+    let child = command.stdin(Stdio::null()).stdout(writer).stderr(copy).spawn();
+    // The command holds the other ends of the pipe.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = child.map_err(failed)?;
+    for line in BufReader::new(reader).split(b'\n') {
+        let line = String::from_utf8_lossy(&line.map_err(failed)?).into_owned();
+        eprintln!("{line}");
+        writeln!(report, "{line}").map_err(failed)?;
+    }
+    let status = child.wait().map_err(failed)?;
+    writeln!(report, "({status})").map_err(failed)?;
+    Ok(status.success())
 }
 
 /// Runs a command and gives what it printed on standard output.

@@ -1,7 +1,11 @@
 //! The tasks. Everything is built in the release profile, so that demo, tests and benchmarks share one
 //! build of the dependencies.
 
-use crate::shell::{Result, at, cargo, exists, root, run};
+use crate::{
+    features,
+    shell::{Result, at, cargo, exists, read, record, root, run},
+    tools,
+};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -89,12 +93,77 @@ fn examples() -> Result<Vec<String>> {
 
 /// Runs every test of every crate.
 pub fn test(features: &[String], rest: &[String]) -> Result {
-    run(build("test", features).args(["--workspace", "--"]).args(rest))
+    run(&mut test_command(features, rest))
+}
+
+fn test_command(features: &[String], rest: &[String]) -> Command {
+    let mut test = build("test", features);
+    test.args(["--workspace", "--"]).args(rest).env("MLA_PROLOGUE_TOOLS", tools::folder());
+    test
 }
 
 /// Runs the benchmarks.
 pub fn bench(features: &[String], rest: &[String]) -> Result {
     run(with_features("bench", features).arg("--").args(rest))
+}
+
+/// Writes the table of what is generated for each target into its document.
+pub fn portability() -> Result {
+    build_programs(&features::all())?;
+    let mut command = program(&["source", "--target", "all"])?;
+    let table = read(command.env("MLA_PROLOGUE_TOOLS", tools::folder()))?;
+    let path = root().join("docs/portability.md");
+    let text = at("read", &path, fs::read_to_string(&path))?;
+    let [start, end] = ["<!-- cargo xtask portability -->\n", "\n<!-- end -->"];
+    let parts = text.split_once(start).and_then(|(before, rest)| {
+        rest.split_once(end).map(|(_, after)| format!("{before}{start}{table}{end}{after}"))
+    });
+    let text = parts.ok_or_else(|| format!("{} has no place for the table", path.display()))?;
+    at("write", &path, fs::write(&path, text))
+}
+
+/// Runs everything on the AMD GPU here, and writes what happened into one file.
+pub fn rocm(rest: &[String]) -> Result {
+    if !features::has_rocm() {
+        return Err(
+            "there is no ROCm here (libamdhip64.so); docs/rocm.md says what is needed".into()
+        );
+    }
+    let features = ["cpu", "hip"].map(String::from);
+    build_programs(&features)?;
+    let devices = read(&mut program(&["devices"])?)?;
+    let own = devices.lines().find(|line| line.contains("rocm:0")).unwrap_or_default();
+    if !own.starts_with("yes") {
+        return Err(format!("there is no AMD GPU that can be used: {}", own.trim()));
+    }
+    let path = root().join("target/rocm-report.txt");
+    let mut report = at("create", &path, fs::File::create(&path))?;
+    let mut failed = Vec::new();
+    let mut step = |name: &str, command: &mut Command| -> Result {
+        if !record(command, &mut report)? {
+            failed.push(name.to_owned());
+        }
+        Ok(())
+    };
+    for (tool, words) in [
+        ("git", &["log", "-1", "--format=%H %cs"][..]),
+        ("rustc", &["--version"]),
+        ("rocminfo", &[]),
+        ("hipcc", &["--version"]),
+    ] {
+        if exists(tool) {
+            step(tool, Command::new(tool).args(words).current_dir(root()))?;
+        }
+    }
+    step("devices", &mut program(&["devices"])?)?;
+    step("verify", &mut program(&["verify", "--device", "rocm"])?)?;
+    step("test", &mut test_command(&features, rest))?;
+    step("bench", &mut program(&["bench", "--device", "rocm"])?)?;
+    eprintln!("rocm: the report is {}", path.display());
+    match failed.as_slice() {
+        [] => Ok(()),
+        failed => Err(format!("failed: {}; please attach the report", failed.join(", "))),
+    }
 }
 
 /// Everything that looks at the sources.

@@ -23,6 +23,8 @@ struct Kernels {
     strategy: Strategy,
     compiled: HashMap<Blueprint, Box<dyn Kernel>>,
     estimate: Estimate,
+    /// Calls that were equal.
+    equal: usize,
 }
 
 impl Kernels {
@@ -30,7 +32,13 @@ impl Kernels {
     fn of(target: &str, conversion: Conversion) -> Option<Self> {
         let target = Target::of(target).map_err(|error| println!("left out: {error}")).ok()?;
         let strategy = target.strategy(conversion);
-        Some(Self { target, strategy, compiled: HashMap::new(), estimate: Estimate::default() })
+        Some(Self {
+            target,
+            strategy,
+            compiled: HashMap::new(),
+            estimate: Estimate::default(),
+            equal: 0,
+        })
     }
 
     /// Runs a call and compares what it wrote with what is wanted.
@@ -45,14 +53,20 @@ impl Kernels {
                 load(target, &module)
             });
         kernel.set_estimate(self.estimate);
-        run(kernel.as_mut(), &strategy, call, pads, want)
+        run(kernel.as_mut(), &strategy, call, pads, want)?;
+        self.equal += 1;
+        Ok(())
     }
 
-    /// How many instructions there are, and how many of them ran.
-    fn coverage(&self) -> String {
-        let ran: Vec<bool> = self.compiled.values().flat_map(|kernel| kernel.coverage()).collect();
+    /// What was done.
+    fn report(&self) {
+        let Self { target, equal, compiled, .. } = self;
+        let ran: Vec<bool> = compiled.values().flat_map(|kernel| kernel.coverage()).collect();
         let count = ran.iter().filter(|ran| **ran).count();
-        format!("{count} of {} instructions ran", ran.len())
+        println!("{target}: {equal} calls are equal, by {} kernels", compiled.len());
+        if !ran.is_empty() {
+            println!("{target}: {count} of {} instructions ran", ran.len());
+        }
     }
 }
 

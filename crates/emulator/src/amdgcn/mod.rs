@@ -138,7 +138,7 @@ impl Start {
         let width = dispatch.cube[0];
         for (lane, register) in wave.vectors[0].iter_mut().enumerate() {
             let unit = (first + lane) as u32;
-            *register = unit % width | unit / width << 10;
+            *register = (unit % width) | ((unit / width) << 10);
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! A kernel's instructions, ready to run.
 
 use super::{
-    operand::{Modifiers, Operand, modifiers, operand},
+    operand::{Modifiers, Operand, Place, modifiers, operand},
     scalar, transfer, vector,
     wave::Wave,
     wide,
@@ -68,11 +68,16 @@ impl Program {
         };
         let object = CodeObject::parse(binary, arch)?;
         let addresses: Vec<u64> = object.instructions.iter().map(|text| text.address).collect();
-        let instructions = object.instructions.iter().map(|text| {
-            instruction(text, &addresses).map_err(|why| format!("{why}, in {}", text.text))
-        });
+        let mut instructions = Vec::new();
+        for text in &object.instructions {
+            let known = instruction(text, &addresses).and_then(|known| {
+                within(&known, object.vgprs as usize)?;
+                Ok(known)
+            });
+            instructions.push(known.map_err(|why| format!("{why}, in {}", text.text))?);
+        }
         Ok(Self {
-            instructions: instructions.collect::<Result<_, _>>()?,
+            instructions,
             descriptor: object.descriptor,
             generation,
             estimate: Estimate::default(),
@@ -93,6 +98,15 @@ fn instruction(text: &Text, addresses: &[u64]) -> Result<Instruction, String> {
             index.map_err(|_| format!("a branch to {target:#x}, into an instruction"))?;
     }
     Ok(first)
+}
+
+/// Checks that a lane has the registers that an instruction names.
+fn within(instruction: &Instruction, vgprs: usize) -> Result<(), String> {
+    let outside = |operand: &&Operand| matches!(operand.place, Place::Vector(at) if at >= vgprs);
+    match instruction.operands.iter().find(outside) {
+        Some(operand) => Err(format!("{:?} of {vgprs} registers", operand.place)),
+        None => instruction.twin.as_ref().map_or(Ok(()), |twin| within(twin, vgprs)),
+    }
 }
 
 /// Words that a branch goes, from the next instruction; they are 16 bits with a sign.

@@ -126,8 +126,7 @@ mod wgpu {
 
     pub fn wgsl(definition: KernelDefinition) -> Result<Module, String> {
         let entrypoint = definition.settings.kernel_name.clone();
-        let kernel =
-            WgslCompiler::default().compile(definition, &WgpuCompilationOptions::default());
+        let kernel = WgslCompiler.compile(definition, &WgpuCompilationOptions::default());
         let text = kernel.map_err(|error| error.to_string())?.to_string();
         Ok(Module { entrypoint, text, binary: Vec::new() })
     }
