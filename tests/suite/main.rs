@@ -14,6 +14,7 @@ mod indices;
 mod layer;
 #[cfg(feature = "burn")]
 mod op;
+#[cfg(feature = "hip")]
 mod rocm;
 mod source;
 mod support;

@@ -1,68 +1,65 @@
-//! What a user of an AMD GPU is told, with a stand-in for the driver that has such a device and can do nothing.
+//! CubeCL's own HIP runtime on a stand-in for AMD's driver, which emulates what is launched.
 
+use mla_prologue_emulator::driver;
 use rstest::rstest;
-use std::{fs, path::Path, process::Command};
+use std::{
+    env,
+    process::{Command, Output},
+};
 use tempfile::TempDir;
 
-/// HIP's device properties: where the wavefront's width and the architecture's name are in them.
-const DRIVER: &str = r#"
-    #include <cstdlib>
-    #include <cstring>
-    extern "C" int hipGetDeviceCount(int *count) { *count = 1; return 0; }
-    extern "C" int hipGetDevicePropertiesR0600(char *properties, int) {
-        memset(properties, 0, 1472);
-        strcpy(properties, "a stand-in");
-        *reinterpret_cast<int *>(properties + 308) = atoi(getenv("STAND_IN_WAVE"));
-        strcpy(properties + 1160, getenv("STAND_IN_ARCH"));
-        return 0;
-    }
-    extern "C" int hipDeviceGetPCIBusId(char *, int, int) { return 1; }
-"#;
-
-/// A folder that looks like ROCm's.
-fn driver() -> TempDir {
+/// A folder that looks like ROCm's, and a device of that architecture in it.
+fn stand_in(program: &str, arch: &str, wave: usize) -> (TempDir, Command) {
     let folder = tempfile::tempdir().expect("a folder");
-    fs::write(folder.path().join("driver.cpp"), DRIVER).expect("written");
-    for library in ["libamdhip64.so", "libhiprtc.so"] {
-        let mut compiler = Command::new("c++");
-        compiler.current_dir(folder.path());
-        compiler.args(["-shared", "-fPIC", "driver.cpp", "-o", library]);
-        assert!(compiler.status().expect("a C++ compiler").success());
-    }
-    folder
+    driver::compile(folder.path()).expect("the stand-in compiles");
+    let mut command = Command::new(program);
+    command.env("ROCM_PATH", folder.path());
+    command.env("STAND_IN_ARCH", arch).env("STAND_IN_WAVE", wave.to_string());
+    (folder, command)
 }
 
-fn program(driver: &Path, arch: &str, wave: &str, words: &[&str]) -> (Option<i32>, String, String) {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_mla-prologue"));
-    program.env("ROCM_PATH", driver).env("STAND_IN_ARCH", arch).env("STAND_IN_WAVE", wave);
-    let output = program.args(words).output().expect("the program starts");
-    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-    (output.status.code(), text(output.stdout), text(output.stderr))
+fn text(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
 }
 
 /// CubeCL does not know the waves of these, and would panic.
 #[rstest]
-#[case("gfx950:sramecc+:xnack-", "64", "gfx950")]
-#[case("gfx906", "64", "gfx906")]
-#[case("gfx1337", "32", "gfx1337")]
+#[case("gfx950:sramecc+:xnack-", 64, "gfx950")]
+#[case("gfx906", 64, "gfx906")]
+#[case("gfx1337", 32, "gfx1337")]
 fn an_architecture_without_code_is_an_error_that_names_it(
     #[case] arch: &str,
-    #[case] wave: &str,
+    #[case] wave: usize,
     #[case] name: &str,
 ) {
-    if cfg!(not(feature = "hip")) {
-        println!("left out: this build has no hip");
-        return;
-    }
-    let driver = driver();
     let why = format!("CubeCL generates no code for {name}");
-    let (code, listed, errors) = program(driver.path(), arch, wave, &["devices"]);
-    assert_eq!(code, Some(0), "{errors}");
+    let (_folder, mut program) = stand_in(env!("CARGO_BIN_EXE_mla-prologue"), arch, wave);
+    let output = program.arg("devices").output().expect("the program starts");
+    let (listed, errors) = text(&output);
+    assert_eq!(output.status.code(), Some(0), "{errors}");
     assert!(listed.contains(&why), "{listed}");
     assert!(!errors.contains("panicked"), "{errors}");
-    let words = ["verify", "examples/basic.safetensors", "--device", "rocm"];
-    let (code, _, errors) = program(driver.path(), arch, wave, &words);
-    assert_eq!(code, Some(3), "{errors}");
+    let (_folder, mut program) = stand_in(env!("CARGO_BIN_EXE_mla-prologue"), arch, wave);
+    program.args(["verify", "examples/basic.safetensors", "--device", "rocm"]);
+    let output = program.output().expect("the program starts");
+    let (_, errors) = text(&output);
+    assert_eq!(output.status.code(), Some(3), "{errors}");
     assert!(errors.contains(&why) && !errors.contains("panicked"), "{errors}");
     assert_eq!(errors.lines().count(), 1, "{errors}");
+}
+
+/// Tests of this suite that use devices, in a process whose only one is the stand-in's.
+#[rstest]
+#[case("gfx942:sramecc+:xnack-", 64)]
+#[case("gfx1100", 32)]
+#[case("gfx1201", 32)]
+fn the_suite_passes_on_the_stand_in(#[case] arch: &str, #[case] wave: usize) {
+    const TESTS: [&str; 3] = ["bitwise::golden", "bitwise::the_modes", "gather::"];
+    let own = env::current_exe().expect("this program");
+    let (_folder, mut suite) = stand_in(&own.display().to_string(), arch, wave);
+    let output = suite.args(TESTS).args(["--test-threads", "1"]).output().expect("it starts");
+    let (said, errors) = text(&output);
+    assert!(output.status.success(), "{said}\n{errors}");
+    assert!(!said.contains(" 0 passed"), "{said}");
 }

@@ -3,11 +3,14 @@
 //!
 //! - `amdgcn`: AMD's machine code, for CDNA (waves of 64) and RDNA (waves of 32).
 //! - `cpp`: the C++ for HIP and CUDA, compiled for the processor.
+//! - [`mod@driver`]: a stand-in for AMD's driver, on which CubeCL's own HIP runtime runs.
 
 #[cfg(feature = "hip")]
 mod amdgcn;
 #[cfg(any(feature = "cuda", feature = "hip"))]
 mod cpp;
+#[cfg(feature = "hip")]
+pub mod driver;
 #[cfg(any(feature = "cuda", feature = "hip"))]
 mod memory;
 

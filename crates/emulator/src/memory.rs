@@ -1,4 +1,19 @@
-//! The memory of the device: buffers at made-up addresses, with every access checked.
+//! The memory of the device, with every access checked.
+
+/// Memory that a kernel accesses in words.
+pub trait Memory {
+    /// Loads words.
+    ///
+    /// # Errors
+    /// An access that is not within the memory, not aligned, or not allowed.
+    fn load(&self, address: u64, words: &mut [u32]) -> Result<(), String>;
+
+    /// Stores words.
+    ///
+    /// # Errors
+    /// Those of [`load`](Self::load).
+    fn store(&mut self, address: u64, words: &[u32]) -> Result<(), String>;
+}
 
 /// A buffer, and what a kernel may do with it.
 #[derive(Clone, Debug)]
@@ -22,9 +37,9 @@ pub enum Access {
     ReadWrite,
 }
 
-/// Buffers far apart, so that no index out of one lands in another.
+/// Buffers at made-up addresses, far apart, so that no index out of one lands in another.
 #[derive(Clone, Debug, Default)]
-pub struct Memory {
+pub struct Buffers {
     buffers: Vec<Buffer>,
     /// Which bytes were written.
     written: Vec<Vec<bool>>,
@@ -33,7 +48,7 @@ pub struct Memory {
 /// Addresses between the beginnings of two buffers.
 const SPACING: u64 = 1 << 40;
 
-impl Memory {
+impl Buffers {
     /// Adds a buffer; gives its address.
     pub fn add(&mut self, buffer: Buffer) -> u64 {
         let size = if buffer.access == Access::Read { 0 } else { buffer.bytes.len() };
@@ -47,28 +62,44 @@ impl Memory {
         self.buffers
     }
 
-    /// Loads words.
-    ///
-    /// # Errors
-    /// An access that is not within a buffer, not aligned, or not allowed.
-    pub fn load<const N: usize>(&self, address: u64, count: usize) -> Result<[u32; N], String> {
-        let (buffer, at) = self.find(address, count)?;
+    /// The buffer of an access to words, and where in it.
+    fn find(&self, address: u64, count: usize) -> Result<(&Buffer, usize), String> {
+        let index = (address / SPACING).checked_sub(1).map(|index| index as usize);
+        let Some(buffer) = index.and_then(|index| self.buffers.get(index)) else {
+            return Err(format!("accesses {address:#x}, which is no buffer's"));
+        };
+        let at = address % SPACING;
+        if at + 4 * count as u64 > buffer.bytes.len() as u64 {
+            let (name, size) = (buffer.name, buffer.bytes.len());
+            return Err(format!("accesses {count} words at byte {at} of {name}, which has {size}"));
+        }
+        // A store is as wide as the code's own vectors, which are aligned to their size.
+        let alignment = match buffer.access {
+            Access::Read => 4,
+            _ => 4 * count as u64,
+        };
+        if !at.is_multiple_of(alignment) {
+            return Err(format!("accesses {count} words at byte {at} of {}", buffer.name));
+        }
+        Ok((buffer, at as usize))
+    }
+}
+
+impl Memory for Buffers {
+    fn load(&self, address: u64, words: &mut [u32]) -> Result<(), String> {
+        let (buffer, at) = self.find(address, words.len())?;
         if buffer.access == Access::Write {
             return Err(format!("reads {}, which holds nothing yet", buffer.name));
         }
-        let mut words = [0; N];
-        for (word, bytes) in words.iter_mut().zip(buffer.bytes[at..at + 4 * count].chunks_exact(4))
-        {
+        let bytes = buffer.bytes[at..at + 4 * words.len()].chunks_exact(4);
+        for (word, bytes) in words.iter_mut().zip(bytes) {
             *word = u32::from_le_bytes(bytes.try_into().expect("4 bytes"));
         }
-        Ok(words)
+        Ok(())
     }
 
-    /// Stores words.
-    ///
-    /// # Errors
-    /// An access that is not within a buffer, not aligned, not allowed, or to a byte that was written before.
-    pub fn store(&mut self, address: u64, words: &[u32]) -> Result<(), String> {
+    /// No byte is written twice.
+    fn store(&mut self, address: u64, words: &[u32]) -> Result<(), String> {
         let (buffer, at) = self.find(address, words.len())?;
         let (name, range) = (buffer.name, at..at + 4 * words.len());
         if buffer.access == Access::Read {
@@ -83,24 +114,5 @@ impl Memory {
         let bytes = self.buffers[index].bytes[range].chunks_exact_mut(4);
         bytes.zip(words).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_le_bytes()));
         Ok(())
-    }
-
-    /// The buffer of an access to words, and where in it.
-    fn find(&self, address: u64, count: usize) -> Result<(&Buffer, usize), String> {
-        let index = (address / SPACING).checked_sub(1).map(|index| index as usize);
-        let Some(buffer) = index.and_then(|index| self.buffers.get(index)) else {
-            return Err(format!("accesses {address:#x}, which is no buffer's"));
-        };
-        let at = address % SPACING;
-        if at + 4 * count as u64 > buffer.bytes.len() as u64 {
-            let (name, size) = (buffer.name, buffer.bytes.len());
-            return Err(format!("accesses {count} words at byte {at} of {name}, which has {size}"));
-        }
-        // The code's own widths: vectors are aligned to their size.
-        let alignment = if count.is_power_of_two() { 4 * count.min(4) as u64 } else { 4 };
-        if buffer.access != Access::Read && !at.is_multiple_of(alignment) {
-            return Err(format!("accesses {count} words at byte {at} of {}", buffer.name));
-        }
-        Ok((buffer, at as usize))
     }
 }

@@ -17,7 +17,7 @@ pub use program::Program;
 
 use crate::{
     Estimate, Kernel,
-    memory::{Access, Buffer, Memory},
+    memory::{Access, Buffer, Buffers, Memory},
 };
 use mla_prologue_kernel::source::{Dispatch, UserRegisters};
 use mla_prologue_operator::{Inputs, Outputs};
@@ -27,14 +27,25 @@ use std::cell::Cell;
 use wave::Wave;
 
 impl Kernel for Program {
-    /// Every cube of the launch, one after the other.
+    /// On buffers of which no index reaches another.
     fn run(
         &mut self,
         dispatch: &Dispatch,
         inputs: &Inputs,
         outputs: Outputs,
     ) -> Result<(), String> {
-        let after = self.launch(dispatch, crate::buffers(inputs, &outputs))?;
+        let mut memory = Buffers::default();
+        let buffers = crate::buffers(inputs, &outputs).into_iter();
+        let mut addresses: Vec<u64> = buffers.map(|buffer| memory.add(buffer)).collect();
+        let mut add = |name, bytes| memory.add(Buffer { name, bytes, access: Access::Read });
+        addresses.push(add("the scalars", dispatch.info.clone()));
+        let [x, y] = dispatch.cube;
+        let grid = Grid { cubes: [dispatch.cubes, 1, 1], cube: [x, y, 1] };
+        let arguments = addresses.into_iter().flat_map(u64::to_le_bytes).collect();
+        let arguments = add("the arguments", arguments);
+        let packet = add("the dispatch packet", grid.packet());
+        self.launch(grid, arguments, packet, &mut memory)?;
+        let after = memory.into_buffers();
         outputs.q_out.copy_from_slice(&after[6].bytes);
         outputs.kv_cache.copy_from_slice(&after[7].bytes);
         Ok(())
@@ -49,10 +60,34 @@ impl Kernel for Program {
     }
 }
 
+/// The cubes of a launch, and the units of a cube.
+#[derive(Clone, Copy, Debug)]
+pub struct Grid {
+    pub cubes: [u32; 3],
+    pub cube: [u32; 3],
+}
+
+impl Grid {
+    /// The parts of a dispatch packet that a kernel may read: the units of the whole grid.
+    pub fn packet(&self) -> Vec<u8> {
+        let mut packet = vec![0; 64];
+        for axis in 0..3 {
+            let (at, units) = (12 + 4 * axis, self.cubes[axis] * self.cube[axis]);
+            packet[at..at + 4].copy_from_slice(&units.to_le_bytes());
+        }
+        packet
+    }
+}
+
 impl Program {
-    /// Runs a launch on buffers whose addresses are the kernel's first arguments; the last one is that of the
-    /// launch's scalars.
-    fn launch(&self, dispatch: &Dispatch, buffers: Vec<Buffer>) -> Result<Vec<Buffer>, String> {
+    /// Runs every cube of a launch, one after the other, given where the arguments and the dispatch packet are.
+    pub fn launch(
+        &self,
+        grid: Grid,
+        arguments: u64,
+        packet: u64,
+        memory: &mut dyn Memory,
+    ) -> Result<(), String> {
         let descriptor = &self.descriptor;
         let modes = [descriptor.keeps_subnormals(), descriptor.rounds_to_nearest()];
         if modes.as_flattened().contains(&false) {
@@ -60,43 +95,20 @@ impl Program {
                 "numbers are not rounded to nearest even, or subnormal ones are lost".into()
             );
         }
-        let count = buffers.len();
-        let mut memory = Memory::default();
-        let mut addresses: Vec<u64> =
-            buffers.into_iter().map(|buffer| memory.add(buffer)).collect();
-        let mut add = |name, bytes| memory.add(Buffer { name, bytes, access: Access::Read });
-        addresses.push(add("the scalars", dispatch.info.clone()));
-        let arguments: Vec<u8> = addresses.into_iter().flat_map(u64::to_le_bytes).collect();
-        if arguments.len() < descriptor.arguments as usize {
-            return Err(format!("{} bytes of arguments are wanted", descriptor.arguments));
-        }
-        let start = Start {
-            arguments: add("the arguments", arguments),
-            packet: add("the dispatch packet", packet(dispatch)),
-        };
-        for cube in 0..dispatch.cubes {
-            let units = (dispatch.cube[0] * dispatch.cube[1]) as usize;
+        let start = Start { arguments, packet };
+        let units = grid.cube.iter().product::<u32>() as usize;
+        let [x, y, z] = grid.cubes;
+        for index in 0..x * y * z {
+            let cube = [index % x, index / x % y, index / (x * y)];
             for first in (0..units).step_by(descriptor.wave_size()) {
-                let mut wave = Wave::new(self, &mut memory);
-                start.set_up(&mut wave, self, dispatch, cube, first)?;
+                let mut wave = Wave::new(self, memory, units - first);
+                start.set_up(&mut wave, self, grid, cube, first)?;
                 wave.run(self)
-                    .map_err(|why| format!("cube {cube}, wave of unit {first}: {why}"))?;
+                    .map_err(|why| format!("cube {cube:?}, wave of unit {first}: {why}"))?;
             }
         }
-        let mut buffers = memory.into_buffers();
-        buffers.truncate(count);
-        Ok(buffers)
+        Ok(())
     }
-}
-
-/// The parts of a dispatch packet that a kernel may read: the units of the whole grid.
-fn packet(dispatch: &Dispatch) -> Vec<u8> {
-    let [x, y] = dispatch.cube;
-    let mut packet = vec![0; 64];
-    for (at, units) in [(12, dispatch.cubes * x), (16, y), (20, 1)] {
-        packet[at..at + 4].copy_from_slice(&units.to_le_bytes());
-    }
-    packet
 }
 
 /// Addresses that a wave starts with.
@@ -111,8 +123,8 @@ impl Start {
         &self,
         wave: &mut Wave,
         program: &Program,
-        dispatch: &Dispatch,
-        cube: u32,
+        grid: Grid,
+        cube: [u32; 3],
         first: usize,
     ) -> Result<(), String> {
         let descriptor = &program.descriptor;
@@ -127,18 +139,19 @@ impl Start {
             }
         }
         if program.generation == Generation::Gfx12 {
-            wave.scalars[TTMP + 9] = cube;
-            wave.scalars[TTMP + 7] = 0;
+            wave.scalars[TTMP + 9] = cube[0];
+            wave.scalars[TTMP + 7] = cube[1] | cube[2] << 16;
         } else {
-            let given = descriptor.workgroup_ids().into_iter().zip([cube, 0, 0]);
+            let given = descriptor.workgroup_ids().into_iter().zip(cube);
             let ids = given.filter(|(given, _)| *given).map(|(_, id)| id);
             let at = descriptor.user_register_count();
             wave.scalars[at..].iter_mut().zip(ids).for_each(|(register, id)| *register = id);
         }
-        let width = dispatch.cube[0];
+        // Ten bits for each axis.
+        let [x, y, _] = grid.cube;
         for (lane, register) in wave.vectors[0].iter_mut().enumerate() {
             let unit = (first + lane) as u32;
-            *register = (unit % width) | ((unit / width) << 10);
+            *register = unit % x | (unit / x % y) << 10 | (unit / (x * y)) << 20;
         }
         Ok(())
     }

@@ -127,23 +127,77 @@ fn single(part: &str, whole: &Text) -> Result<Instruction, String> {
         .into_iter()
         .find_map(|ending| name.strip_suffix(ending))
         .unwrap_or(&name);
-    let execute = scalar::find(name)
-        .or_else(|| vector::find(name))
-        .or_else(|| wide::find(name))
-        .or_else(|| transfer::find(name))
-        .ok_or_else(|| format!("unknown instruction {full}"))?;
+    let found = [
+        (Kind::Scalar, scalar::find(name)),
+        (Kind::Vector, vector::find(name)),
+        (Kind::Wide, wide::find(name)),
+        (Kind::Transfer, transfer::find(name)),
+    ];
+    let found = found.into_iter().find_map(|(kind, execute)| Some((kind, execute?)));
+    let (kind, execute) = found.ok_or_else(|| format!("unknown instruction {full}"))?;
     let has_operands = !scalar::is_idle(name) && branch(part).is_none();
     let (operands, words) = if has_operands { split(rest) } else { (Vec::new(), Vec::new()) };
+    let operands = operands.into_iter().map(operand).collect::<Result<Vec<_>, _>>()?;
+    let modifiers = modifiers(words.into_iter())?;
+    kind.understands(name, &operands, modifiers)?;
     Ok(Instruction {
         text: whole.text.clone(),
         address: whole.address,
-        operands: operands.into_iter().map(operand).collect::<Result<_, _>>()?,
+        operands,
         destinations: destinations(name),
-        modifiers: modifiers(words.into_iter())?,
+        modifiers,
         execute,
         target: 0,
         twin: None,
     })
+}
+
+/// Where an instruction is executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Scalar,
+    Vector,
+    Wide,
+    Transfer,
+}
+
+impl Kind {
+    /// Checks that what is said of an instruction's operands means something to what executes it.
+    fn understands(
+        self,
+        name: &str,
+        operands: &[Operand],
+        modifiers: Modifiers,
+    ) -> Result<(), String> {
+        let mut rest = modifiers;
+        let none = Modifiers::default();
+        match self {
+            Self::Scalar => {}
+            Self::Transfer => rest.offset = none.offset,
+            Self::Wide if name.starts_with("v_pk_") || name.starts_with("v_fma_mix") => {
+                (rest.select, rest.select_high) = (none.select, none.select_high);
+                if name.ends_with("_f32") && name.starts_with("v_pk_") {
+                    (rest.negate_low, rest.negate_high) = (none.negate_low, none.negate_high);
+                }
+            }
+            Self::Wide => {}
+            Self::Vector if name == "ds_swizzle_b32" => rest.swap = none.swap,
+            Self::Vector if name.starts_with("ds_") || name.starts_with("v_permlane") => {}
+            Self::Vector => {
+                (rest.lanes, rest.zero_inactive) = (none.lanes, none.zero_inactive);
+                (rest.source, rest.destination, rest.preserve) =
+                    (none.source, none.destination, none.preserve);
+            }
+        }
+        if rest != none {
+            return Err(format!("modifiers that mean nothing here: {rest:?}"));
+        }
+        let signs = self == Self::Vector || name.starts_with("v_fma_mix");
+        match operands.iter().find(|operand| (operand.absolute || operand.negative) && !signs) {
+            Some(operand) => Err(format!("a sign that means nothing here: {operand:?}")),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Operands of an instruction that it writes.

@@ -31,6 +31,11 @@ pub fn find(name: &str) -> Option<Execute> {
         "s_movk_i32" => |w, i| words(w, i, |a, _| i32::from(a as i16) as u32),
         "s_brev_b32" => |w, i| words(w, i, |a, _| a.reverse_bits()),
         "s_mul_i32" => |w, i| words(w, i, u32::wrapping_mul),
+        "s_mulk_i32" => |w, i| {
+            let by = i32::from(source(w, i, 0)? as i16);
+            let value = w.scalar(&i.operands[0], 0)?.wrapping_mul(by as u32);
+            w.set_scalar(&i.operands[0], 0, value)
+        },
         "s_mul_hi_u32" => |w, i| words(w, i, |a, b| ((u64::from(a) * u64::from(b)) >> 32) as u32),
         "s_mul_f32" => |w, i| floats(w, i, |a, b| a * b),
         "s_cvt_f32_u32" => |w, i| words(w, i, |a, _| (a as f32).to_bits()),
@@ -87,6 +92,8 @@ pub fn find(name: &str) -> Option<Execute> {
         "s_cmp_le_u32" => |w, i| compare(w, i, |a, b| a <= b),
         "s_cmp_gt_u32" => |w, i| compare(w, i, |a, b| a > b),
         "s_cmp_ge_u32" => |w, i| compare(w, i, |a, b| a >= b),
+        "s_cmp_lt_i32" => |w, i| compare(w, i, |a, b| (a as i32) < b as i32),
+        "s_cmp_gt_i32" => |w, i| compare(w, i, |a, b| a as i32 > b as i32),
         _ => return None,
     })
 }

@@ -38,8 +38,9 @@ fn words(width: &str) -> Option<usize> {
 fn load_scalars<const N: usize>(w: &mut Wave, i: &Instruction) -> Result<(), String> {
     let offset = i.operands.get(2).map_or(Ok(0), |offset| w.scalar(offset, 0))?;
     let base = w.scalar_pair(&i.operands[1])?;
-    let address = base + u64::from(offset) + i.modifiers.offset as u64;
-    let loaded: [u32; N] = w.memory.load(address, N)?;
+    let address = base.wrapping_add(u64::from(offset)).wrapping_add_signed(i.modifiers.offset);
+    let mut loaded = [0; N];
+    w.memory.load(address, &mut loaded)?;
     loaded.iter().enumerate().try_for_each(|(n, &word)| w.set_scalar(&i.operands[0], n, word))
 }
 
@@ -47,10 +48,9 @@ fn load<const N: usize>(w: &mut Wave, i: &Instruction) -> Result<(), String> {
     let addresses = Addresses::of(w, i, &i.operands[1], i.operands.get(2))?;
     let mut loaded = [[0; 64]; N];
     for lane in w.active() {
-        let words: [u32; N] = w
-            .memory
-            .load(addresses.of_lane(lane), N)
-            .map_err(|why| format!("lane {lane} {why}"))?;
+        let mut words = [0; N];
+        let address = addresses.of_lane(lane);
+        w.memory.load(address, &mut words).map_err(|why| format!("lane {lane} {why}"))?;
         loaded.iter_mut().zip(words).for_each(|(register, word)| register[lane] = word);
     }
     loaded.iter().enumerate().try_for_each(|(n, register)| w.write(i, n, register))

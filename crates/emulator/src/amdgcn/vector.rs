@@ -40,6 +40,7 @@ fn words_of(name: &str) -> Option<Execute> {
         "v_lshlrev_b32" => |w, i| each(w, i, |[by, a, _]| a << (by & 31)),
         "v_lshrrev_b32" => |w, i| each(w, i, |[by, a, _]| a >> (by & 31)),
         "v_lshl_add_u32" => |w, i| each(w, i, |[a, by, b]| (a << (by & 31)).wrapping_add(b)),
+        "v_add_lshl_u32" => |w, i| each(w, i, |[a, b, by]| a.wrapping_add(b) << (by & 31)),
         "v_lshl_or_b32" => |w, i| each(w, i, |[a, by, b]| a << (by & 31) | b),
         "v_max_u32" => |w, i| each(w, i, |[a, b, _]| a.max(b)),
         "v_min_u32" => |w, i| each(w, i, |[a, b, _]| a.min(b)),
@@ -52,6 +53,8 @@ fn words_of(name: &str) -> Option<Execute> {
         "v_cmp_le_u32" => |w, i| compare(w, i, |[a, b]| a <= b),
         "v_cmp_gt_u32" => |w, i| compare(w, i, |[a, b]| a > b),
         "v_cmp_ge_u32" => |w, i| compare(w, i, |[a, b]| a >= b),
+        "v_cmp_lt_i32" => |w, i| compare(w, i, |[a, b]| (a as i32) < b as i32),
+        "v_cmp_gt_i32" => |w, i| compare(w, i, |[a, b]| a as i32 > b as i32),
         "v_cmpx_eq_u32" => |w, i| compare_active(w, i, |[a, b]| a == b),
         "v_cmpx_ne_u32" => |w, i| compare_active(w, i, |[a, b]| a != b),
         "v_cmpx_lt_u32" => |w, i| compare_active(w, i, |[a, b]| a < b),
@@ -89,6 +92,7 @@ fn numbers_of(name: &str) -> Option<Execute> {
         },
         "v_div_fixup_f32" => |w, i| floats(w, i, division::fixup),
         "v_cvt_f32_u32" => |w, i| each(w, i, |[a, ..]| (a as f32).to_bits()),
+        "v_cvt_f32_ubyte0" => |w, i| each(w, i, |[a, ..]| f32::from(a as u8).to_bits()),
         "v_cvt_u32_f32" => |w, i| each(w, i, |[a, ..]| f32::from_bits(a) as u32),
         "v_cvt_f32_f16" => |w, i| each(w, i, |[a, ..]| f16::from_bits(a as u16).to_f32().to_bits()),
         "v_cvt_f16_f32" => |w, i| each(w, i, |[a, ..]| half_bits(f32::from_bits(a))),
@@ -153,7 +157,7 @@ fn count_below(w: &mut Wave, i: &Instruction, first: usize) -> Done {
     let [mask, add] = [w.source(i, 0)?, w.source(i, 1)?];
     let below =
         |lane: usize| !(u32::MAX.checked_shl(lane.saturating_sub(first) as u32).unwrap_or(0));
-    w.write(i, 0, &from_fn(|lane| (mask[lane] & below(lane)).count_ones() + add[lane]))
+    w.write(i, 0, &from_fn(|lane| (mask[lane] & below(lane)).count_ones().wrapping_add(add[lane])))
 }
 
 /// A result for the sources of each lane.

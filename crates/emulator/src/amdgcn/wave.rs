@@ -21,7 +21,7 @@ pub struct Wave<'a> {
     pub vectors: Vec<Lanes>,
     pub scc: bool,
     pub width: usize,
-    pub memory: &'a mut Memory,
+    pub memory: &'a mut dyn Memory,
     pub generation: Generation,
     pub estimate: Estimate,
     /// The next instruction.
@@ -32,8 +32,9 @@ pub struct Wave<'a> {
 }
 
 impl<'a> Wave<'a> {
-    /// A wave before its first instruction. Every register holds nothing.
-    pub fn new(program: &Program, memory: &'a mut Memory) -> Self {
+    /// A wave before its first instruction, with so many units, or as many as it has lanes. Every register holds
+    /// nothing.
+    pub fn new(program: &Program, memory: &'a mut dyn Memory, units: usize) -> Self {
         let width = program.descriptor.wave_size();
         let mut wave = Self {
             scalars: [NOTHING; 128],
@@ -47,7 +48,7 @@ impl<'a> Wave<'a> {
             ended: false,
             delayed: None,
         };
-        wave.set_mask(EXEC, u64::MAX);
+        wave.set_mask(EXEC, u64::MAX >> (64 - units.min(width)));
         wave
     }
 
