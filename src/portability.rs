@@ -1,7 +1,7 @@
 //! What is characteristic of the code that is generated for each target: a table.
 
 use mla_prologue_kernel::{
-    Conversion, Pads,
+    Conversion, Error, Pads,
     source::{Language, Module, Target},
 };
 use mla_prologue_operator::Problem;
@@ -14,7 +14,8 @@ pub fn table(problem: &Problem, conversion: Conversion) -> String {
         let definition = target.define(problem, &target.strategy(conversion), Pads::Written);
         let cells = match target.compile(definition) {
             Ok(module) => row(target, &module),
-            Err(error) => vec![error.value],
+            Err(Error::Invalid(invalid)) => vec![invalid.value],
+            Err(other) => vec![other.to_string()],
         };
         let missing = vec![String::new(); HEADER.len() - 1 - cells.len()];
         let cells: Vec<String> = [vec![format!("`{target}`")], cells, missing].concat();

@@ -1,6 +1,6 @@
 use super::{args, report::print};
 use mla_prologue::{
-    Error, Result, file,
+    Result, file,
     kernel::{
         Conversion, Pads,
         source::{Module, Target},
@@ -8,16 +8,24 @@ use mla_prologue::{
     operator::{Invalid, Problem},
     portability,
 };
-use std::{collections::HashMap, fs, path::Path};
+use std::{collections::HashMap, path::Path};
 
 /// Prints the code generated for a target, or the targets.
 pub fn source(args: &args::Source) -> Result<()> {
     if args.target == "list" {
+        if args.input.is_some() || !args.mode.is_empty() || args.binary.is_some() {
+            let must = "given, to choose what the code is for";
+            return Err(Invalid::new("--target", "absent, or list", must).into());
+        }
         return print(&Target::all().map(|target| format!("{target}\n")).collect::<String>());
     }
     let problem = problem(args)?;
     let conversion = if args.integer { Conversion::Integer } else { Conversion::Native };
     if args.target == "all" {
+        if let Some(path) = &args.binary {
+            let must = "absent with --target all";
+            return Err(Invalid::new("--binary", path.display(), must).into());
+        }
         return print(&portability::table(&problem, conversion));
     }
     let target = Target::of(&args.target)?;
@@ -36,11 +44,7 @@ fn write(path: &Path, target: Target, module: &Module) -> Result<()> {
             Invalid::new("--binary", path.display(), format_args!("{must} ({target})")).into()
         );
     }
-    fs::write(path, &module.binary).map_err(|error| Error::File {
-        doing: "write",
-        path: path.display().to_string(),
-        reason: error.to_string(),
-    })
+    file::replace(path, [module.binary.as_slice()])
 }
 
 /// The file's problem, or that of the options. Counts, strides and sizes are arguments of the kernel: the code
@@ -54,6 +58,12 @@ fn problem(args: &args::Source) -> Result<Problem> {
         let must = "KEY=VALUE, each key once";
         let pair = mode.split_once('=').filter(|(key, _)| !keys.contains_key(*key));
         let (key, value) = pair.ok_or_else(|| Invalid::new("--mode", mode, must))?;
+        let known = file::TENSOR_KEYS.iter().map(|key| key.0);
+        let known: Vec<&str> = known.chain(file::KEYS.iter().map(|key| key.name)).collect();
+        if !known.contains(&key) {
+            let must = format!("KEY=VALUE with a key of {}", known.join(", "));
+            return Err(Invalid::new("--mode", mode, must).into());
+        }
         keys.insert(key.to_owned(), value.to_owned());
     }
     Ok(file::least(keys)?)

@@ -31,6 +31,13 @@ const MOST: usize = 65536;
 /// # Ok::<(), mla_prologue::operator::Invalid>(())
 /// ```
 pub fn least(mut keys: HashMap<String, String>) -> Result<Problem> {
+    let work = keys.get("work").map_or("both", String::as_str);
+    let (q, kv) = (work != "kv", work != "q");
+    for (key, used) in [("heads", q), ("slot_mapping", kv), ("kv_norm_weight", kv)] {
+        if let Some(value) = keys.get(key).filter(|_| !used) {
+            return Err(Invalid::new(key, value, format_args!("absent with work {work}")));
+        }
+    }
     let heads = keys.remove("heads").unwrap_or("1".into());
     let must = format!("a number from 1 to {MOST}");
     let count = heads.parse().ok().filter(|count| (1..=MOST).contains(count));
@@ -44,8 +51,6 @@ pub fn least(mut keys: HashMap<String, String>) -> Result<Problem> {
         Some("given") => true,
         Some(other) => return Err(Invalid::new("kv_norm_weight", other, "absent or given")),
     };
-    let work = keys.get("work").map_or("both", String::as_str);
-    let (q, kv) = (work != "kv", work != "q");
     let mut tensors =
         vec![("positions", positions, vec![1]), ("cos_sin_cache", table, vec![1, ROPE_DIM])];
     let mut defaults = vec![("eps", "1e-6")];

@@ -8,7 +8,7 @@ mod metadata;
 mod output;
 mod write;
 
-pub use write::{check_destination, check_distinct};
+pub use write::{check_destination, check_distinct, replace};
 
 pub use input::{parse, read};
 #[cfg(feature = "burn")]

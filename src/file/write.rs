@@ -12,12 +12,22 @@ use std::{
 /// A tensor of a file: its name, type, shape and bytes.
 pub type Tensor<'a> = (&'static str, Dtype, Vec<usize>, &'a [u8]);
 
-/// Writes a file under a temporary name and renames it, so that a failure leaves none.
+/// Writes a safetensors file.
 pub fn write(
     path: &Path,
     metadata: &BTreeMap<&'static str, String>,
     tensors: &[Tensor],
 ) -> Result<()> {
+    let header = header(metadata, tensors);
+    let contents = tensors.iter().map(|(.., bytes)| *bytes);
+    replace(path, [header.as_slice()].into_iter().chain(contents))
+}
+
+/// Writes a file of these parts under a temporary name and renames it, so that a failure leaves none.
+///
+/// # Errors
+/// A path where no file can be.
+pub fn replace<'a>(path: &Path, parts: impl IntoIterator<Item = &'a [u8]>) -> Result<()> {
     let path = &destination(path)?;
     let failed = |error: io::Error| Error::file("write", path, error.kind());
     let mut file = tempfile::Builder::new()
@@ -25,8 +35,7 @@ pub fn write(
         .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(folder(path).unwrap_or(Path::new(".")))
         .map_err(failed)?;
-    file.write_all(&header(metadata, tensors)).map_err(failed)?;
-    tensors.iter().try_for_each(|(.., bytes)| file.write_all(bytes)).map_err(failed)?;
+    parts.into_iter().try_for_each(|part| file.write_all(part)).map_err(failed)?;
     file.persist(path).map_err(|error| failed(error.error))?;
     Ok(())
 }

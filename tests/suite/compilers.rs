@@ -1,7 +1,7 @@
 //! What others' compilers and checkers say of the generated code, where they are here: `cargo xtask tools`
 //! fetches NVIDIA's; Debian has `spirv-val` in `spirv-tools`.
 
-use crate::support::spec;
+use crate::{emulated::find, support::spec};
 use libloading::{Library, Symbol};
 use mla_prologue::{
     catalogue, file,
@@ -30,7 +30,7 @@ fn problems() -> Vec<Problem> {
 }
 
 fn compile(target: &str, problem: &Problem, conversion: Conversion) -> Option<Module> {
-    let target = Target::of(target).map_err(|error| println!("left out: {error}")).ok()?;
+    let target = find(target)?;
     let definition = target.define(problem, &target.strategy(conversion), Pads::Written);
     Some(target.compile(definition).expect("a problem that compiles"))
 }
@@ -136,9 +136,9 @@ fn spirv_is_valid() {
     }
 }
 
-/// Every language is generated for every mode.
+/// Every language, for a third of the modes each.
 #[test]
-fn every_target_has_code_for_every_mode() {
+fn every_target_has_code() {
     for target in Target::all().filter(|target| target.arch() != "gfx950") {
         for problem in problems().iter().step_by(3) {
             let module = compile(&target.to_string(), problem, Conversion::Native);

@@ -83,7 +83,7 @@ pub fn load(target: Target, module: &Module) -> Result<Box<dyn Kernel>, String> 
 }
 
 /// The buffers of a call, in the order of the kernel's arguments. Those that the problem has no use for are
-/// empty, so that every access to them is an error.
+/// empty.
 #[cfg(any(feature = "cuda", feature = "hip"))]
 fn buffers(inputs: &Inputs, outputs: &Outputs) -> Vec<Buffer> {
     let read = |name, bytes: &[u8]| Buffer { name, bytes: bytes.to_vec(), access: Access::Read };

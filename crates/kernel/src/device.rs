@@ -147,7 +147,14 @@ impl Device {
             cubecl::Device::Cuda(device) => {
                 (Runtime::Cuda, Runtime::Cuda.device_name(device.index))
             }
-            cubecl::Device::Hip(device) => (Runtime::Rocm, Runtime::Rocm.device_name(device.index)),
+            cubecl::Device::Hip(device) => {
+                let name = Runtime::Rocm.device_name(device.index);
+                #[cfg(feature = "hip")]
+                caught(|| crate::amd::check(device.index))
+                    .and_then(|known| known)
+                    .map_err(|reason| Error::unavailable(&name, reason))?;
+                (Runtime::Rocm, name)
+            }
             cubecl::Device::Wgpu(device) => (Runtime::Vulkan, format!("{:?}", device.kind)),
             cubecl::Device::Cpu(_) => (Runtime::Cpu, Runtime::Cpu.to_string()),
             other => {

@@ -1,7 +1,7 @@
 //! Which runtimes are built.
 
 use crate::shell::Result;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const RUNTIMES: [&str; 4] = ["cpu", "cuda", "hip", "vulkan"];
 /// What may be named besides: CUDA by another way.
@@ -51,9 +51,11 @@ fn detected() -> Vec<String> {
     features
 }
 
-/// Is ROCm's runtime here?
+/// Is ROCm's runtime here, where CubeCL looks for it?
 pub fn has_rocm() -> bool {
-    has_library("libamdhip64.so")
+    let set = ["ROCM_PATH", "HIP_PATH"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
+    let mut folders = set.flat_map(|path| [path.join("lib"), path]);
+    folders.any(|folder| folder.join("libamdhip64.so").exists()) || has_library("libamdhip64.so")
 }
 
 fn has_library(name: &str) -> bool {

@@ -22,7 +22,7 @@ pub fn record(command: &mut Command, report: &mut impl Write) -> Result<bool> {
     let shown = show(command);
     eprintln!("$ {shown}");
     let failed = |error: std::io::Error| format!("`{shown}`: {error}");
-    writeln!(report, "\n$ {shown}").map_err(failed)?;
+    writeln!(report, "\n$ {}", anonymous(&shown)).map_err(failed)?;
     // Both kinds of output in the order in which they come.
     let (reader, writer) = std::io::pipe().map_err(failed)?;
     let copy = writer.try_clone().map_err(failed)?;
@@ -33,11 +33,21 @@ pub fn record(command: &mut Command, report: &mut impl Write) -> Result<bool> {
     for line in BufReader::new(reader).split(b'\n') {
         let line = String::from_utf8_lossy(&line.map_err(failed)?).into_owned();
         eprintln!("{line}");
-        writeln!(report, "{line}").map_err(failed)?;
+        writeln!(report, "{}", anonymous(&line)).map_err(failed)?;
     }
     let status = child.wait().map_err(failed)?;
     writeln!(report, "({status})").map_err(failed)?;
     Ok(status.success())
+}
+
+/// A text without the paths that tell where, and for whom, this runs.
+fn anonymous(text: &str) -> String {
+    let root = root().display().to_string();
+    let text = text.replace(&root, ".");
+    match std::env::var("HOME") {
+        Ok(home) if home.len() > 1 => text.replace(&home, "~"),
+        _ => text,
+    }
 }
 
 /// Runs a command and gives what it printed on standard output.
@@ -84,4 +94,22 @@ fn show(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|a| a.to_string_lossy().into_owned()));
     words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_has_neither_the_root_nor_the_home_in_it() {
+        let (root, home) =
+            (root().display().to_string(), std::env::var("HOME").unwrap_or_default());
+        let mut report = Vec::new();
+        let mut echo = Command::new("echo");
+        assert_eq!(record(echo.args([&format!("{root}/a {home}/b")]), &mut report), Ok(true));
+        let report = String::from_utf8(report).expect("UTF-8");
+        assert!(!report.contains(&root), "{report}");
+        assert!(home.len() < 2 || !report.contains(&home), "{report}");
+        assert!(report.contains("./a"), "{report}");
+    }
 }

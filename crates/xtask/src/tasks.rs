@@ -131,19 +131,14 @@ pub fn rocm(rest: &[String]) -> Result {
     }
     let features = ["cpu", "hip"].map(String::from);
     build_programs(&features)?;
-    let devices = read(&mut program(&["devices"])?)?;
-    let own = devices.lines().find(|line| line.contains("rocm:0")).unwrap_or_default();
-    if !own.starts_with("yes") {
-        return Err(format!("there is no AMD GPU that can be used: {}", own.trim()));
-    }
     let path = root().join("target/rocm-report.txt");
     let mut report = at("create", &path, fs::File::create(&path))?;
     let mut failed = Vec::new();
-    let mut step = |name: &str, command: &mut Command| -> Result {
-        if !record(command, &mut report)? {
-            failed.push(name.to_owned());
-        }
-        Ok(())
+    // One that does not start failed as well.
+    let mut step = |name: &str, command: &mut Command| match record(command, &mut report) {
+        Ok(true) => {}
+        Ok(false) => failed.push(name.to_owned()),
+        Err(why) => failed.push(why),
     };
     for (tool, words) in [
         ("git", &["log", "-1", "--format=%H %cs"][..]),
@@ -152,13 +147,13 @@ pub fn rocm(rest: &[String]) -> Result {
         ("hipcc", &["--version"]),
     ] {
         if exists(tool) {
-            step(tool, Command::new(tool).args(words).current_dir(root()))?;
+            step(tool, Command::new(tool).args(words).current_dir(root()));
         }
     }
-    step("devices", &mut program(&["devices"])?)?;
-    step("verify", &mut program(&["verify", "--device", "rocm"])?)?;
-    step("test", &mut test_command(&features, rest))?;
-    step("bench", &mut program(&["bench", "--device", "rocm"])?)?;
+    step("devices", &mut program(&["devices"])?);
+    step("verify", &mut program(&["verify", "--device", "rocm"])?);
+    step("test", &mut test_command(&features, rest));
+    step("bench", &mut program(&["bench", "--device", "rocm"])?);
     eprintln!("rocm: the report is {}", path.display());
     match failed.as_slice() {
         [] => Ok(()),

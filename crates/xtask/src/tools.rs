@@ -1,7 +1,7 @@
 //! NVIDIA's compilers, which tests hand the generated code to: no driver and no GPU is needed for that.
 
-use crate::shell::{Result, root, run};
-use std::{path::PathBuf, process::Command};
+use crate::shell::{Result, at, root, run};
+use std::{fs, path::PathBuf, process::Command};
 
 /// `ptxas`, NVRTC, and the headers that it includes.
 const PACKAGES: [&str; 3] = [
@@ -21,7 +21,9 @@ pub fn fetch() -> Result {
         eprintln!("tools: already in {}", folder().display());
         return Ok(());
     }
+    let partial = folder().with_extension("partial");
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]);
-    run(pip.arg("--target").arg(folder()).args(PACKAGES))
+    run(pip.args(["--upgrade", "--target"]).arg(&partial).args(PACKAGES))?;
+    at("rename", &partial, fs::rename(&partial, folder()))
 }

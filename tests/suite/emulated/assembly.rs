@@ -35,8 +35,7 @@ pub fn check_module(target: Target, module: &Module) {
 }
 
 fn compile(arch: &str, spec: Spec) -> Option<CodeObject> {
-    let target = Target::of(&format!("amdgcn:{arch}"));
-    let target = target.map_err(|error| println!("left out: {error}")).ok()?;
+    let target = super::find(&format!("amdgcn:{arch}"))?;
     let problem = spec.validate().expect("sensible");
     let definition = target.define(&problem, &target.strategy(Conversion::Native), Pads::Written);
     let module = target.compile(definition).expect("a problem that compiles");
@@ -47,11 +46,15 @@ fn compile(arch: &str, spec: Spec) -> Option<CodeObject> {
 
 /// Fused multiply-adds of every kind. A packed one does two.
 fn fused(code: &CodeObject) -> usize {
-    let kinds =
-        ["v_fma_", "v_fmac_", "v_dual_fmac_", "v_pk_fma_", "v_pk_fma_", "v_mac_", "v_mad_f"];
     // Of two that are one instruction, each counts.
     let parts = code.instructions.iter().flat_map(|instruction| instruction.text.split(" :: "));
-    parts.map(|part| kinds.iter().filter(|kind| part.starts_with(**kind)).count()).sum()
+    let names = parts.filter_map(|part| part.split(' ').next());
+    let count = |name: &str| match name {
+        _ if name.starts_with("v_div_fmas") => 0,
+        _ if name.starts_with("v_pk_fma") => 2,
+        _ => usize::from(["fma", "_mac_", "mad_f", "_dot"].iter().any(|kind| name.contains(kind))),
+    };
+    names.map(count).sum()
 }
 
 /// The sum of squares of 16 values.

@@ -30,7 +30,7 @@ struct Kernels {
 impl Kernels {
     /// Those of a target; `None`, and said so, where this build cannot compile for it.
     fn of(target: &str, conversion: Conversion) -> Option<Self> {
-        let target = Target::of(target).map_err(|error| println!("left out: {error}")).ok()?;
+        let target = find(target)?;
         let strategy = target.strategy(conversion);
         Some(Self {
             target,
@@ -66,6 +66,23 @@ impl Kernels {
         println!("{target}: {equal} calls are equal, by {} kernels", compiled.len());
         if !ran.is_empty() {
             println!("{target}: {count} of {} instructions ran", ran.len());
+        }
+    }
+}
+
+/// The target of that name; `None`, and said so, where this build has no compiler for its language.
+pub fn find(name: &str) -> Option<Target> {
+    let linked = match name.split(':').next() {
+        Some("amdgcn" | "hip-cpp") => cfg!(feature = "hip"),
+        Some("cuda-cpp" | "ptx") => cfg!(feature = "cuda"),
+        _ => cfg!(feature = "vulkan"),
+    };
+    match Target::of(name) {
+        Ok(target) => Some(target),
+        Err(error) => {
+            assert!(!linked || name == "msl", "{error}");
+            println!("left out: this build has no compiler for {name}");
+            None
         }
     }
 }

@@ -4,6 +4,8 @@
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Operand {
     pub place: Place,
+    /// Registers of the range.
+    pub words: usize,
     /// Which half of a register is meant, where an instruction works on 16 bits.
     pub half: Option<Half>,
     /// The sign is cleared, before it is flipped.
@@ -59,7 +61,14 @@ pub fn operand(text: &str) -> Result<Operand, String> {
         _ => (text, None),
     };
     let place = place(name).ok_or_else(|| format!("unknown operand {text}"))?;
-    Ok(Operand { place, half, absolute: false, negative: false })
+    // `v[7:8]` is two.
+    let range =
+        name.split_once('[').and_then(|(_, range)| range.strip_suffix(']')?.split_once(':'));
+    let words = match range.map(|(first, last)| (first.parse::<usize>(), last.parse::<usize>())) {
+        Some((Ok(first), Ok(last))) if last >= first => last - first + 1,
+        _ => 1,
+    };
+    Ok(Operand { place, words, half, absolute: false, negative: false })
 }
 
 fn place(name: &str) -> Option<Place> {

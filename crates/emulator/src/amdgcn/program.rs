@@ -9,6 +9,7 @@ use super::{
 use crate::Estimate;
 use mla_prologue_kernel::source::{CodeObject, Descriptor, Instruction as Text};
 use std::cell::Cell;
+use std::ops::RangeInclusive;
 
 /// What an instruction does to its wave.
 pub type Execute = fn(&mut Wave, &Instruction) -> Result<(), String>;
@@ -102,7 +103,7 @@ fn instruction(text: &Text, addresses: &[u64]) -> Result<Instruction, String> {
 
 /// Checks that a lane has the registers that an instruction names.
 fn within(instruction: &Instruction, vgprs: usize) -> Result<(), String> {
-    let outside = |operand: &&Operand| matches!(operand.place, Place::Vector(at) if at >= vgprs);
+    let outside = |operand: &&Operand| matches!(operand.place, Place::Vector(at) if at + operand.words > vgprs);
     match instruction.operands.iter().find(outside) {
         Some(operand) => Err(format!("{:?} of {vgprs} registers", operand.place)),
         None => instruction.twin.as_ref().map_or(Ok(()), |twin| within(twin, vgprs)),
@@ -137,7 +138,16 @@ fn single(part: &str, whole: &Text) -> Result<Instruction, String> {
     let (kind, execute) = found.ok_or_else(|| format!("unknown instruction {full}"))?;
     let has_operands = !scalar::is_idle(name) && branch(part).is_none();
     let (operands, words) = if has_operands { split(rest) } else { (Vec::new(), Vec::new()) };
-    let operands = operands.into_iter().map(operand).collect::<Result<Vec<_>, _>>()?;
+    let mut operands = operands.into_iter().map(operand).collect::<Result<Vec<_>, _>>()?;
+    if matches!(name, "v_fmac_f32" | "s_mulk_i32") {
+        // Its destination is a source as well.
+        operands.extend(operands.first().copied());
+    }
+    if has_operands
+        && !arity(name, kind).contains(&(operands.len().wrapping_sub(destinations(name))))
+    {
+        return Err(format!("{} operands", operands.len()));
+    }
     let modifiers = modifiers(words.into_iter())?;
     kind.understands(name, &operands, modifiers)?;
     Ok(Instruction {
@@ -192,11 +202,56 @@ impl Kind {
         if rest != none {
             return Err(format!("modifiers that mean nothing here: {rest:?}"));
         }
-        let signs = self == Self::Vector || name.starts_with("v_fma_mix");
-        match operands.iter().find(|operand| (operand.absolute || operand.negative) && !signs) {
-            Some(operand) => Err(format!("a sign that means nothing here: {operand:?}")),
-            None => Ok(()),
+        // The sign is bit 31, and a constant a number, where the sources have 32 bits.
+        let mixed = name.starts_with("v_fma_mix");
+        let narrow = name.contains("16") && !name.starts_with("v_permlane") && !mixed;
+        let signs = mixed
+            || self == Self::Vector
+                && !narrow
+                && (name.ends_with("_f32") || matches!(name, "v_cndmask_b32" | "v_cvt_u32_f32"));
+        let halves = modifiers.select_high.unwrap_or_default();
+        for (index, operand) in operands.iter().enumerate() {
+            let constant = matches!(operand.place, Place::Integer(_) | Place::Float(_));
+            let half = mixed && index > 0 && halves.get(index - 1) == Some(&true);
+            if (operand.absolute || operand.negative) && !signs {
+                return Err(format!("a sign that means nothing here: {operand:?}"));
+            }
+            if constant && (half || narrow && matches!(operand.place, Place::Float(_))) {
+                return Err(format!("a constant of 16 bits: {operand:?}"));
+            }
         }
+        Ok(())
+    }
+}
+
+/// How many sources an instruction has.
+fn arity(name: &str, kind: Kind) -> RangeInclusive<usize> {
+    match name {
+        // The mask may be VCC, which is not named.
+        "v_cndmask_b32" => 2..=3,
+        "v_addc_co_u32" | "v_add_co_ci_u32" => 3..=3,
+        // An address of two registers, or of one and a base; the base may be `off`.
+        _ if name.starts_with("global_store") => 3..=3,
+        _ if kind == Kind::Transfer => 2..=2,
+        "ds_swizzle_b32" | "s_brev_b32" | "v_s_rcp_f32" | "v_readfirstlane_b32" => 1..=1,
+        "v_bfrev_b32" | "v_rcp_f32" | "v_rcp_iflag_f32" | "v_sqrt_f32" => 1..=1,
+        "v_permlanex16_b32" | "v_perm_b32" | "v_bfe_u32" | "v_mad_u64_u32" | "v_mad_co_u64_u32" => {
+            3..=3
+        }
+        "v_add_lshl_u32" | "v_fmac_f32" => 3..=3,
+        _ if name.contains("saveexec") => 1..=1,
+        _ if name.starts_with("v_pk_mov") => 2..=2,
+        _ if ["s_mov", "v_mov", "s_cvt", "v_cvt"].iter().any(|start| name.starts_with(start)) => {
+            1..=1
+        }
+        _ if ["v_fma_", "v_pk_fma", "v_div_", "v_lshl_", "v_and_or"]
+            .iter()
+            .any(|start| name.starts_with(start)) =>
+        {
+            3..=3
+        }
+        _ if name.starts_with("v_") && name.contains("3_") => 3..=3,
+        _ => 2..=2,
     }
 }
 

@@ -33,7 +33,7 @@ pub fn find(name: &str) -> Option<Execute> {
         "s_mul_i32" => |w, i| words(w, i, u32::wrapping_mul),
         "s_mulk_i32" => |w, i| {
             let by = i32::from(source(w, i, 0)? as i16);
-            let value = w.scalar(&i.operands[0], 0)?.wrapping_mul(by as u32);
+            let value = source(w, i, 1)?.wrapping_mul(by as u32);
             w.set_scalar(&i.operands[0], 0, value)
         },
         "s_mul_hi_u32" => |w, i| words(w, i, |a, b| ((u64::from(a) * u64::from(b)) >> 32) as u32),
@@ -62,7 +62,7 @@ pub fn find(name: &str) -> Option<Execute> {
         "s_max_i32" => {
             |w, i| flagged(w, i, |a, b, _| ((a as i32).max(b as i32) as u32, a as i32 >= b as i32))
         }
-        "s_min_u32" => |w, i| flagged(w, i, |a, b, _| (a.min(b), a <= b)),
+        "s_min_u32" => |w, i| flagged(w, i, |a, b, _| (a.min(b), a < b)),
         "s_and_b32" => |w, i| flagged(w, i, |a, b, _| nonzero(a & b)),
         "s_or_b32" => |w, i| flagged(w, i, |a, b, _| nonzero(a | b)),
         "s_xor_b32" => |w, i| flagged(w, i, |a, b, _| nonzero(a ^ b)),

@@ -80,15 +80,19 @@ fn numbers_of(name: &str) -> Option<Execute> {
         },
         "v_div_scale_f32" => |w, i| {
             let results = mapped(w, i, |values| division::scale(values.map(f32::from_bits)))?;
-            masked(w, i, &results.map(|(_, flag)| flag))?;
-            w.write(i, 0, &results.map(|(value, _)| value.to_bits()))
+            // Of lanes that are not active nothing is known.
+            let wrong = w.active().find_map(|lane| results[lane].as_ref().err());
+            if let Some(why) = wrong {
+                return Err(why.clone());
+            }
+            masked(w, i, &[false; 64])?;
+            w.write(i, 0, &results.map(|value| value.map_or(0, f32::to_bits)))
         },
         "v_div_fmas_f32" => |w, i| {
-            let values = mapped(w, i, |values| values.map(f32::from_bits))?;
-            let vcc = w.mask_of(None)?;
-            let result =
-                from_fn(|lane| division::fmas(values[lane], vcc >> lane & 1 == 1).to_bits());
-            w.write(i, 0, &result)
+            if w.mask_of(None)? & w.mask(EXEC) != 0 {
+                return Err("a division that was scaled".into());
+            }
+            floats(w, i, division::fmas)
         },
         "v_div_fixup_f32" => |w, i| floats(w, i, division::fixup),
         "v_cvt_f32_u32" => |w, i| each(w, i, |[a, ..]| (a as f32).to_bits()),

@@ -166,9 +166,9 @@ impl<'a> Wave<'a> {
         }
     }
 
-    /// A source in every lane, with its modifiers; the destination where there are fewer sources.
+    /// A source in every lane, with its modifiers; 0 where there are fewer sources.
     pub fn source(&self, i: &Instruction, index: usize) -> Result<Lanes, String> {
-        let Some(operand) = i.operands.get(i.destinations + index).or(i.operands.first()) else {
+        let Some(operand) = i.operands.get(i.destinations + index) else {
             return Ok([0; 64]);
         };
         let mut value = self.lanes(operand, 0)?;

@@ -173,17 +173,17 @@ impl Target {
     /// Compiles a definition.
     ///
     /// # Errors
-    /// One that cannot be compiled for this target, with CubeCL's reason.
-    pub fn compile(self, definition: KernelDefinition) -> Result<Module> {
+    /// An architecture that CubeCL does not know; or a compiler or linker that fails.
+    pub fn compile(self, definition: KernelDefinition) -> crate::Result<Module> {
         compilers::compile(self, definition).map_err(|why| {
             // CubeCL's own words are around the reason.
             let cause = why.split_once("Caused by:").map_or(&*why, |(_, cause)| cause);
             let reason = cause.trim().lines().next().unwrap_or("");
-            Invalid::new(
-                "target",
-                format_args!("{self} ({reason})"),
-                "one that CubeCL compiles for",
-            )
+            if reason.contains("no known wavefront width") {
+                let must = "of an architecture that CubeCL knows";
+                return Invalid::new("target", format_args!("{self} ({reason})"), must).into();
+            }
+            crate::Error::Compile { target: self.to_string(), reason: reason.into() }
         })
     }
 }
@@ -198,7 +198,7 @@ impl std::fmt::Display for Target {
 /// The code that CubeCL generates for a problem on a target, to read.
 ///
 /// # Errors
-/// A target that is not one of [`Target::all`], or a problem that cannot be compiled for it.
+/// A target that is not one of [`Target::all`], and those of [`Target::compile`].
 ///
 /// ```
 /// # use mla_prologue_operator::*;
@@ -217,9 +217,9 @@ impl std::fmt::Display for Target {
 ///     assert!(code.len() > 1000);
 /// }
 /// assert!(source::generate("z80", &spec.validate()?, Conversion::Native).is_err());
-/// # Ok::<(), Invalid>(())
+/// # Ok::<(), mla_prologue_kernel::Error>(())
 /// ```
-pub fn generate(target: &str, problem: &Problem, conversion: Conversion) -> Result<String> {
+pub fn generate(target: &str, problem: &Problem, conversion: Conversion) -> crate::Result<String> {
     let target = Target::of(target)?;
     let definition = target.define(problem, &target.strategy(conversion), Pads::Written);
     target.compile(definition).map(|module| module.text)

@@ -133,13 +133,14 @@ impl CodeObject {
         let metadata = metadata(&file)?;
         let count = |key: &str| {
             let entry = metadata.iter().find(|(name, _)| name.as_str() == Some(key));
-            entry.and_then(|(_, value)| value.as_u64()).unwrap_or(0) as u32
+            let value = entry.and_then(|(_, value)| value.as_u64());
+            value.map(|value| value as u32).ok_or_else(|| format!("no {key} in the note"))
         };
         Ok(Self {
             descriptor,
-            vgprs: count(".vgpr_count"),
-            sgprs: count(".sgpr_count"),
-            spills: count(".vgpr_spill_count") + count(".sgpr_spill_count"),
+            vgprs: count(".vgpr_count")?,
+            sgprs: count(".sgpr_count")?,
+            spills: count(".vgpr_spill_count")? + count(".sgpr_spill_count")?,
             instructions: disassemble(bytes(&file, entry, size)?, arch)?,
         })
     }
