@@ -45,7 +45,7 @@ fn row(target: Target, module: &Module) -> Vec<String> {
     }
 }
 
-/// How often the first word of a line, or of a part of it, begins with each of some names.
+/// How many lines have each of some names in them.
 fn counts(lines: &[&str], names: &[&str]) -> String {
     let count = |name: &str| lines.iter().filter(|line| line.contains(name)).count();
     let found = names.iter().map(|name| (name, count(name))).filter(|(_, count)| *count > 0);

@@ -25,7 +25,7 @@ const GUARD: usize = 1 << 16;
 /// What they hold.
 const GUARDED: u8 = 0xA5;
 
-type Run = unsafe extern "C" fn(*const *const c_void, u32, u32, u32, u32);
+type Run = unsafe extern "C" fn(*const *mut c_void, u32, u32, u32, u32);
 
 impl Library {
     /// Compiles generated C++ by the compiler that `CXX` names, or `c++`, to run in waves of that many lanes.
@@ -77,11 +77,11 @@ impl Kernel for Library {
         inputs: &Inputs,
         outputs: Outputs,
     ) -> Result<(), String> {
-        let buffers: Vec<Guarded> =
+        let mut buffers: Vec<Guarded> =
             crate::buffers(inputs, &outputs).into_iter().map(Guarded::new).collect();
-        let info = dispatch.info.clone();
-        let arguments = buffers.iter().map(Guarded::start).chain([info.as_ptr()]);
-        let arguments: Vec<*const c_void> = arguments.map(|start| start.cast()).collect();
+        let mut info = dispatch.info.clone();
+        let arguments = buffers.iter_mut().map(Guarded::start).chain([info.as_mut_ptr()]);
+        let arguments: Vec<*mut c_void> = arguments.map(|start| start.cast()).collect();
         let [x, y] = dispatch.cube;
         // SAFETY: the function is the one that `compile` added; the buffers are as the kernel wants them, and it
         // stays within them or, where it has a fault, so near that the guards take it.
@@ -112,8 +112,8 @@ impl Guarded {
         Self { buffer, bytes, start }
     }
 
-    fn start(&self) -> *const u8 {
-        self.bytes[self.start..].as_ptr()
+    fn start(&mut self) -> *mut u8 {
+        self.bytes[self.start..].as_mut_ptr()
     }
 
     fn contents(&self) -> &[u8] {
