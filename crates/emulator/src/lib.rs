@@ -17,7 +17,7 @@ mod memory;
 #[cfg(any(feature = "cuda", feature = "hip"))]
 use memory::{Access, Buffer};
 
-use mla_prologue_kernel::source::{Dispatch, Language, Module, Target};
+use mla_prologue_kernel::source::{Dispatch, Module, Target};
 use mla_prologue_operator::{Inputs, Outputs};
 
 /// A kernel that an emulator can run.
@@ -73,12 +73,15 @@ impl Estimate {
 pub fn load(target: Target, module: &Module) -> Result<Box<dyn Kernel>, String> {
     match target.language() {
         #[cfg(feature = "hip")]
-        Language::Amdgcn => Ok(Box::new(amdgcn::Program::load(&module.binary, target.arch())?)),
+        mla_prologue_kernel::source::Language::Amdgcn => {
+            Ok(Box::new(amdgcn::Program::load(&module.binary, target.arch())?))
+        }
         #[cfg(any(feature = "cuda", feature = "hip"))]
-        Language::HipCpp | Language::CudaCpp => {
+        mla_prologue_kernel::source::Language::HipCpp
+        | mla_prologue_kernel::source::Language::CudaCpp => {
             Ok(Box::new(cpp::Library::compile(module, target.plane_size)?))
         }
-        other => Err(format!("nothing here runs {other:?}")),
+        other => Err(format!("nothing here runs {} in {other:?}", module.entrypoint)),
     }
 }
 

@@ -1,27 +1,36 @@
 //! CubeCL's compilers.
 
-use super::{Language, Module, Target};
+use super::{Module, Target};
 use cubecl::prelude::KernelDefinition;
 
 /// Compiles a definition for a target.
 pub fn compile(target: Target, definition: KernelDefinition) -> Result<Module, String> {
     match target.language {
         #[cfg(feature = "cuda")]
-        Language::CudaCpp => cpp::compile::<cubecl_cpp::target::Cuda>(target, definition, true),
+        super::Language::CudaCpp => {
+            cpp::compile::<cubecl_cpp::target::Cuda>(target, definition, true)
+        }
         #[cfg(feature = "hip")]
-        Language::HipCpp => cpp::compile::<cubecl_cpp::target::Hip>(target, definition, false),
+        super::Language::HipCpp => {
+            cpp::compile::<cubecl_cpp::target::Hip>(target, definition, false)
+        }
         #[cfg(any(feature = "cuda", feature = "hip"))]
-        Language::Msl => cpp::compile::<cubecl_cpp::target::Metal>(target, definition, false),
+        super::Language::Msl => {
+            cpp::compile::<cubecl_cpp::target::Metal>(target, definition, false)
+        }
         #[cfg(feature = "cuda")]
-        Language::Ptx => llvm::ptx(definition),
+        super::Language::Ptx => llvm::ptx(definition),
         #[cfg(feature = "hip")]
-        Language::Amdgcn => llvm::amdgcn(target.arch, definition),
+        super::Language::Amdgcn => llvm::amdgcn(target.arch, definition),
         #[cfg(feature = "vulkan")]
-        Language::Spirv => wgpu::spirv(definition),
+        super::Language::Spirv => wgpu::spirv(definition),
         #[cfg(feature = "vulkan")]
-        Language::Wgsl => wgpu::wgsl(definition),
+        super::Language::Wgsl => wgpu::wgsl(definition),
         #[allow(unreachable_patterns, reason = "with all features there is none left")]
-        other => Err(format!("a build without {}", other.name())),
+        other => {
+            let name = definition.settings.kernel_name;
+            Err(format!("this build has no {}, which {name} needs", other.name()))
+        }
     }
 }
 
