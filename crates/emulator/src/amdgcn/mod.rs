@@ -151,7 +151,7 @@ impl Start {
         let [x, y, _] = grid.cube;
         for (lane, register) in wave.vectors[0].iter_mut().enumerate() {
             let unit = (first + lane) as u32;
-            *register = unit % x | (unit / x % y) << 10 | (unit / (x * y)) << 20;
+            *register = (unit % x) | ((unit / x % y) << 10) | ((unit / (x * y)) << 20);
         }
         Ok(())
     }
