@@ -77,9 +77,7 @@ fn amdgcn(target: Target, module: &Module) -> Vec<String> {
         Ok(code) => code,
         Err(why) => return vec![why],
     };
-    let texts = code.instructions.iter().flat_map(|i| i.text.split(" :: "));
-    let lines: Vec<&str> = texts.collect();
-    let packed = lines.iter().filter(|line| line.starts_with("v_pk_fma")).count();
+    let lines: Vec<&str> = code.operations().collect();
     let widths = [
         ("global_load_dwordx4", "global_store_dwordx4", 128),
         ("global_load_b128", "global_store_b128", 128),
@@ -96,9 +94,7 @@ fn amdgcn(target: Target, module: &Module) -> Vec<String> {
         accesses(&lines, &widths),
         counts(&lines, &["_dpp", "ds_swizzle", "v_permlanex16", "ds_bpermute"]),
         counts(&lines, &["v_div_scale", "v_div_fmas", "v_div_fixup", "v_rcp_f32", "v_sqrt_f32"]),
-        (lines.iter().filter(|line| line.contains("fma")).count() + packed
-            - lines.iter().filter(|line| line.contains("v_div_fmas")).count())
-        .to_string(),
+        code.fused().to_string(),
     ]
 }
 

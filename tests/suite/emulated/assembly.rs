@@ -44,19 +44,6 @@ fn compile(arch: &str, spec: Spec) -> Option<CodeObject> {
     Some(code)
 }
 
-/// Fused multiply-adds of every kind. A packed one does two.
-fn fused(code: &CodeObject) -> usize {
-    // Of two that are one instruction, each counts.
-    let parts = code.instructions.iter().flat_map(|instruction| instruction.text.split(" :: "));
-    let names = parts.filter_map(|part| part.split(' ').next());
-    let count = |name: &str| match name {
-        _ if name.starts_with("v_div_fmas") => 0,
-        _ if name.starts_with("v_pk_fma") => 2,
-        _ => usize::from(["fma", "_mac_", "mad_f", "_dot"].iter().any(|kind| name.contains(kind))),
-    };
-    names.map(count).sum()
-}
-
 /// The sum of squares of 16 values.
 const SQUARES: usize = 16;
 /// Four pairs, two results each.
@@ -84,7 +71,7 @@ fn what_the_definition_fuses_is_fused_and_nothing_else(
         (Spec { key, ..base }, 2 * (ROPE + NORM), 2),
     ] {
         let Some(code) = compile(arch, spec) else { return };
-        assert_eq!(fused(&code), count, "{arch}, {half}");
+        assert_eq!(code.fused(), count, "{arch}, {half}");
         assert_eq!(code.count("v_div_fmas_f32"), divisions, "{arch}, {half}");
     }
 }

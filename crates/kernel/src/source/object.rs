@@ -145,6 +145,24 @@ impl CodeObject {
         })
     }
 
+    /// What is done, in LLVM's assembly: of two operations that are one instruction, each.
+    pub fn operations(&self) -> impl Iterator<Item = &str> {
+        self.instructions.iter().flat_map(|instruction| instruction.text.split(" :: "))
+    }
+
+    /// Fused multiply-adds of every kind, besides the one that ends a division. A packed one does two.
+    pub fn fused(&self) -> usize {
+        let names = self.operations().filter_map(|operation| operation.split(' ').next());
+        let count = |name: &str| match name {
+            _ if name.starts_with("v_div_fmas") => 0,
+            _ if name.starts_with("v_pk_fma") => 2,
+            _ => usize::from(
+                ["fma", "_mac_", "mad_f", "_dot"].iter().any(|kind| name.contains(kind)),
+            ),
+        };
+        names.map(count).sum()
+    }
+
     /// Instructions whose text has this in it.
     pub fn count(&self, text: &str) -> usize {
         self.instructions.iter().filter(|instruction| instruction.text.contains(text)).count()
