@@ -1,17 +1,13 @@
 //! The fused kernel and the unfused chain on every device of this build, and the unfused chain of the reference on
-//! the CPU: by the device's own clock on GPUs, by wall time on the CPU. Results are compared with the definition
+//! the CPU: by the device's own clock on GPUs, by wall time on the CPU. Results are compared with the reference
 //! before they are timed.
 //!
 //! `mla-prologue bench` measures more finely: in graphs, and against the device's copy bandwidth.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use cubecl::future::block_on;
-use mla_prologue::{
-    Target,
-    bench::{Job, Layers, SHAPES, Shape, Work},
-    kernel::{Device, Lanes, Runtime},
-    operator::Outputs,
-};
+use mla_prologue_bench::{Job, Layers, Variant, WORKLOADS, Workload};
+use mla_prologue_kernel::{Device, Lanes, Runtime};
 use std::time::{Duration, Instant};
 
 fn devices(criterion: &mut Criterion) {
@@ -20,15 +16,15 @@ fn devices(criterion: &mut Criterion) {
             eprintln!("{} left out: it cannot be used here", listing.name);
             continue;
         };
-        for shape in shapes(device.strategy().lanes == Lanes::Unit) {
-            let call = shape.case().call().expect("a sensible shape");
+        for workload in workloads(device.strategy().lanes == Lanes::Unit) {
+            let call = workload.case().call().expect("a valid problem");
             let mut layers = Layers::upload(&device, &call, 1);
-            for work in shape.works() {
-                let job = Job::new(&device, &call, work, &mut layers).expect("equal results");
-                let group = format!("{}/{}", work.name(), device.name());
+            for variant in workload.variants() {
+                let job = Job::new(&device, &call, variant, &mut layers).expect("equal results");
+                let group = format!("{}/{}", variant.name(), device.name());
                 let mut group = criterion.benchmark_group(group);
-                group.throughput(Throughput::Bytes(shape.bytes(work) as u64));
-                group.bench_function(name(shape), |bencher| {
+                group.throughput(Throughput::Bytes(workload.bytes(variant) as u64));
+                group.bench_function(name(workload), |bencher| {
                     bencher.iter_custom(|calls| time(&device, calls, &job));
                 });
             }
@@ -52,27 +48,27 @@ fn time(device: &Device, calls: u64, job: &Job) -> Duration {
 
 fn reference(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("unfused/reference");
-    for shape in shapes(true) {
-        let call = shape.case().call().expect("a sensible shape");
-        let mut q_out = vec![0; call.problem.q_out_bytes()];
-        let mut kv_cache = call.kv_cache.clone();
-        group.throughput(Throughput::Bytes(shape.bytes(Work::Written) as u64));
-        group.bench_function(name(shape), |bencher| {
-            bencher.iter(|| {
-                let outputs = Outputs { q_out: &mut q_out, kv_cache: &mut kv_cache };
-                Target::Reference.run(&call.problem, &call.inputs(), outputs).expect("it runs");
-            });
+    for workload in workloads(true) {
+        let mut call = workload.case().call().expect("a valid problem");
+        group.throughput(Throughput::Bytes(workload.bytes(Variant::Written) as u64));
+        group.bench_function(name(workload), |bencher| {
+            bencher.iter(|| mla_prologue_reference::prologue::run(&mut call));
         });
     }
 }
 
 /// A CPU would take minutes for the larger ones.
-fn shapes(cpu: bool) -> impl Iterator<Item = Shape> {
-    SHAPES.into_iter().filter(move |shape| !cpu || shape.tokens * shape.padded_heads <= 1 << 14)
+fn workloads(cpu: bool) -> impl Iterator<Item = Workload> {
+    WORKLOADS
+        .into_iter()
+        .filter(move |workload| !cpu || workload.tokens * workload.padded_heads <= 1 << 14)
 }
 
-fn name(shape: Shape) -> BenchmarkId {
-    BenchmarkId::from_parameter(format!("{}x{}to{}", shape.tokens, shape.heads, shape.padded_heads))
+fn name(workload: Workload) -> BenchmarkId {
+    BenchmarkId::from_parameter(format!(
+        "{}x{}to{}",
+        workload.tokens, workload.heads, workload.padded_heads
+    ))
 }
 
 criterion_group! {

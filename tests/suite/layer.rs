@@ -1,21 +1,21 @@
 //! The attention layer against one of Hugging Face `transformers`.
 
 use crate::support::{alone, exact_devices, shared};
-use burn::tensor::{Device, Int, Tensor, TensorData, capture};
+use burn::tensor::{Device, Tensor, TensorData, capture};
 use mla_prologue::{
-    file::LayerFile,
-    layer::{Cache, Options, relative_error, run},
+    burn::{KvCache, device},
     model::{
-        AttentionBackend, AttentionConfig, DeepSeekV4Attention, Pages, Rotary, Sequence, Step,
-        device,
+        AttentionBackend, AttentionConfig, BlockPool, DeepSeekV4Attention, Preset, Rotary,
+        Sequence, StepMetadata,
     },
     operator::Fp8,
 };
+use mla_prologue_cases::layer::{Cache, LayerFile, Options, relative_error, run};
 use rstest::rstest;
-use std::{cell::RefCell, path::Path};
+use std::cell::RefCell;
 
 fn file() -> LayerFile {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/layer/attn_swa_8h.safetensors");
+    let path = crate::support::file("examples/layer/attn_swa_8h.safetensors");
     LayerFile::read(&path).expect("the file is whole")
 }
 
@@ -35,7 +35,7 @@ fn outputs(options: &Options) -> Vec<f32> {
 
 #[rstest]
 fn comes_close_to_the_published(
-    #[values(Cache::Rows16Bit, Cache::OwnFp8, Cache::Fp8(Fp8::E4m3fnuz))] cache: Cache,
+    #[values(Cache::Rows16Bit, Cache::NativeFp8, Cache::Fp8(Fp8::E4m3fnuz))] cache: Cache,
     #[values(false, true)] decode: bool,
 ) {
     let _guard = shared();
@@ -100,8 +100,8 @@ fn long_sequences(#[values(16, 100, 1000)] window: usize) {
 /// A layer of the file with its cache, on a device.
 struct Layer {
     layer: DeepSeekV4Attention,
-    kv_cache: Tensor<2, Int>,
-    pages: Pages,
+    kv_cache: KvCache,
+    pool: BlockPool,
     x: Tensor<2>,
     table: Tensor<2>,
 }
@@ -112,11 +112,11 @@ const BLOCKS: usize = 8;
 impl Layer {
     fn new(device: &Device) -> Self {
         let file = file();
-        let config = AttentionConfig::new(file.shape, AttentionBackend::FlashInfer, 8, 2 * BLOCKS);
+        let config = AttentionConfig::new(file.preset, AttentionBackend::FlashInfer, 8, 2 * BLOCKS);
         let config = AttentionConfig {
             window: file.window,
             eps: file.eps,
-            ..config.expect("sensible").with_rows_16bit()
+            ..config.expect("valid").with_rows_16bit()
         };
         let tensor = |values: &[f32], width: usize| {
             let rows = values.len() / width;
@@ -125,18 +125,18 @@ impl Layer {
         Self {
             layer: DeepSeekV4Attention::load(config, &file.path, "w.", device)
                 .expect("it is whole"),
-            kv_cache: config.empty_cache(device).expect("sensible"),
-            pages: Pages::new(config.cache).expect("sensible"),
-            x: tensor(&file.x, file.shape.hidden),
+            kv_cache: config.empty_cache(device).expect("valid"),
+            pool: BlockPool::new(config.cache).expect("valid"),
+            x: tensor(&file.x, file.preset.hidden),
             table: tensor(&file.table, 64),
         }
     }
 
-    fn step(&mut self, sequences: &[Sequence], tokens: usize) -> Step {
+    fn step(&mut self, sequences: &[Sequence], tokens: usize) -> StepMetadata {
         for &sequence in sequences {
-            self.pages.slide(sequence, 16).expect("it is open");
+            self.pool.slide(sequence, 16).expect("it is open");
         }
-        let step = Step::next(&mut self.pages, sequences, tokens, BLOCKS, &self.table);
+        let step = StepMetadata::next(&mut self.pool, sequences, tokens, BLOCKS, &self.table);
         step.expect("there is room")
     }
 
@@ -156,13 +156,13 @@ fn a_batch_is_what_its_sequences_are() {
     for name in exact_devices().iter().map(|device| device.name()) {
         let device = device(name).expect("it opens");
         let mut both = Layer::new(&device);
-        let sequences = [both.pages.open(), both.pages.open()];
+        let sequences = [both.pool.open(), both.pool.open()];
         let starts = [0, 7];
         let mut got = vec![both.feed(&sequences, &starts, 20)];
         got.extend((20..26).map(|i| both.feed(&sequences, &starts.map(|start| start + i), 1)));
         for (which, start) in starts.into_iter().enumerate() {
             let mut alone = Layer::new(&device);
-            let sequence = [alone.pages.open()];
+            let sequence = [alone.pool.open()];
             let mut want = vec![alone.feed(&sequence, &[start], 20)];
             want.extend((20..26).map(|i| alone.feed(&sequence, &[start + i], 1)));
             for (got, want) in got.iter().zip(&want) {
@@ -180,18 +180,18 @@ fn a_captured_decode_step_is_replayed() {
     for name in exact_devices().iter().map(|device| device.name()) {
         let device = device(name).expect("it opens");
         let mut plain = Layer::new(&device);
-        let sequence = [plain.pages.open()];
+        let sequence = [plain.pool.open()];
         plain.feed(&sequence, &[0], 20);
         let want: Vec<_> = (20..30).map(|token| plain.feed(&sequence, &[token], 1)).collect();
 
         let mut layer = Layer::new(&device);
-        let sequence = [layer.pages.open()];
+        let sequence = [layer.pool.open()];
         layer.feed(&sequence, &[0], 20);
         let step = layer.step(&sequence, 1);
         // Of its own, not a view of all: it is written into.
         let x = Tensor::from_data(layer.x.clone().slice(20..21).into_data(), &device);
         let state = RefCell::new((x, step, layer.kv_cache.clone()));
-        layer.kv_cache = Tensor::empty([0, 0], &device);
+        layer.kv_cache.tensor = Tensor::empty([0, 0], &device);
         let mut graph = capture(&device, || {
             let (x, step, kv_cache) = &mut *state.borrow_mut();
             layer.layer.forward_unchecked(x.clone(), step, kv_cache).expect("it runs")
@@ -199,11 +199,11 @@ fn a_captured_decode_step_is_replayed() {
         println!("{name}: a graph of the hardware: {}", graph.is_hardware());
         for (token, want) in (20..30).zip(want) {
             if token > 20 {
-                let next = Step::next(&mut layer.pages, &sequence, 1, BLOCKS, &layer.table);
+                let next = StepMetadata::next(&mut layer.pool, &sequence, 1, BLOCKS, &layer.table);
                 let (x, step, _) = &mut *state.borrow_mut();
                 refresh(x, step, layer.x.clone().slice(token..token + 1), next.expect("room"));
             }
-            // SAFETY: the tensors live, and nobody else uses them.
+            // SAFETY: the tensors live, and are used by nothing else.
             let y = unsafe { graph.replay() }.clone();
             let y: Vec<f32> = y.into_data().try_to_vec().expect("f32");
             let error = relative_error(&y, &want);
@@ -213,7 +213,7 @@ fn a_captured_decode_step_is_replayed() {
 }
 
 /// Writes the next step into the tensors of the captured one.
-fn refresh(x: &mut Tensor<2>, step: &mut Step, next_x: Tensor<2>, next: Step) {
+fn refresh(x: &mut Tensor<2>, step: &mut StepMetadata, next_x: Tensor<2>, next: StepMetadata) {
     let tokens = &mut step.tokens;
     x.inplace(|x| x.slice_assign(0..1, next_x));
     tokens.positions.inplace(|t| t.slice_assign(0..1, next.tokens.positions));
@@ -231,8 +231,8 @@ fn a_missing_weight_is_named() {
         error.to_string(),
         "v.kv_norm.weight is absent; it must be in the file, of the configured shape"
     );
-    let wide = mla_prologue::model::Preset { hidden: 64, ..config.shape };
-    let config = AttentionConfig { shape: wide, ..config };
+    let wide = Preset { hidden: 64, ..config.preset };
+    let config = AttentionConfig { preset: wide, ..config };
     let error =
         DeepSeekV4Attention::load(config, &file().path, "w.", &device).expect_err("other shapes");
     assert!(error.to_string().contains("q_a_proj"), "{error}");

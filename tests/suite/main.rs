@@ -1,21 +1,9 @@
-//! The suite: the fused kernel against the unfused chain, bit for bit, on every device present.
+//! The suite: a folder for each operator, which compares it with the reference on every device present; what is generated for
+//! devices that are not; and the attention layer.
 
-mod bitwise;
-mod cli;
-mod compilers;
-mod emulated;
-mod encoders;
-mod faults;
-mod files;
+mod codegen;
 mod gather;
-mod graph;
-mod indices;
 #[cfg(feature = "burn")]
 mod layer;
-#[cfg(feature = "burn")]
-mod op;
-#[cfg(feature = "hip")]
-mod rocm;
-mod source;
+mod prologue;
 mod support;
-mod workspace;

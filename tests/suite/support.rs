@@ -1,16 +1,18 @@
 //! What the tests share.
 
 use mla_prologue::{
-    Call, Output, Target,
-    catalogue::{Case, Data, Slots},
-    kernel::Device,
+    kernel::{Device, prologue::Buffers},
     operator::{
-        CacheFormat, CacheLayout, Half, Index, Key, Query, RotaryLayout, RotaryTable, RotaryType,
-        Spec,
+        CacheFormat, CacheLayout, Float16,
+        prologue::{Call, Key, Problem, Query, RotaryTable, Spec, Tensors},
     },
-    reference::numbers::to_half,
-    verify::{Rule, compare},
+    reference::{self, numbers::to_float16},
 };
+use mla_prologue_cases::{
+    Executor,
+    prologue::{Case, Data, Rule, SlotPattern, compare},
+};
+use std::path::{Path, PathBuf};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// A graph capture tolerates no other work in its process.
@@ -60,45 +62,69 @@ fn stand_in() -> bool {
     wanted
 }
 
-/// The same as targets.
-pub fn exact_targets() -> Vec<Target> {
-    exact_devices().into_iter().map(Target::Device).collect()
+/// The same as executors.
+pub fn exact_executors() -> Vec<Executor> {
+    exact_devices().into_iter().map(Executor::Device).collect()
 }
 
-/// A call's output on a target, after it was found equal to the definition's.
-pub fn run_exact(call: &Call, target: &Target, name: &str) -> Output {
-    let want = call.run(&Target::Reference).expect("the reference runs");
-    let got = call.run(target).expect("the device runs");
-    let found = compare(call, &want, &got, Rule::Exact);
-    assert!(found.holds(), "{name} on {}: {:?}", target.describe(), found.first);
+/// What the reference makes of a call.
+pub fn reference(call: &Call) -> Call {
+    let mut call = call.clone();
+    reference::prologue::run(&mut call);
+    call
+}
+
+/// What an executor makes of a call, after it was found equal to the reference.
+pub fn run_exact(call: &Call, executor: &Executor, name: &str) -> Tensors<Vec<u8>> {
+    let got = executor.result(call).expect("the executor runs");
+    assert_exact(call, &got, &format!("{name} on {}", executor.describe()));
     got
+}
+
+/// Fails where a result is not the reference's.
+pub fn assert_exact(call: &Call, got: &Tensors<Vec<u8>>, name: &str) {
+    let found = compare(&reference(call), got, Rule::Exact);
+    assert!(found.holds(), "{name}: {:?}", found.first);
+}
+
+/// The call with other tensors, which must fit it.
+pub fn edited(call: Call, edit: impl FnOnce(&mut Tensors<Vec<u8>>)) -> Call {
+    let problem = *call.problem();
+    of_problem(call, problem, edit)
+}
+
+/// The call's tensors, edited, for another problem, which they must fit.
+pub fn of_problem(call: Call, problem: Problem, edit: impl FnOnce(&mut Tensors<Vec<u8>>)) -> Call {
+    let mut tensors = call.into_tensors();
+    edit(&mut tensors);
+    Call::new(problem, tensors).expect("tensors that fit the problem")
+}
+
+/// The buffers of a call: uploaded, and an output and a cache of these contents.
+pub fn buffers(device: &Device, problem: &Problem, tensors: &Tensors<Vec<u8>>) -> Buffers {
+    let used = |(bytes, size): (&Vec<u8>, usize)| (size > 0).then(|| device.upload(bytes));
+    tensors.as_ref().zip(problem.sizes()).map(used)
+}
+
+/// A file of the repository.
+pub fn file(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
 /// An `fp8_ds_mla` cache without padding.
 pub fn cache(block_size: usize, num_blocks: usize) -> CacheLayout {
-    CacheLayout {
-        format: CacheFormat::default(),
-        block_size,
-        block_stride: block_size * 584,
-        num_blocks,
-    }
+    CacheLayout::new(CacheFormat::default(), block_size, num_blocks)
 }
 
 /// The base operator on that many tokens of 3 heads padded to 8, into a cache of blocks of 4.
 pub fn spec(tokens: usize) -> Spec {
-    Spec {
-        tokens,
-        half: Half::Bf16,
-        eps: 1e-6,
-        positions: Index::I64,
-        table: RotaryTable { rows: 32, number: RotaryType::F32, layout: RotaryLayout::Halves },
-        query: Some(Query::new(3, 8)),
-        key: Some(Key::new(tokens, cache(4, tokens.div_ceil(4) + 1))),
-    }
+    Spec::new(tokens, RotaryTable::new(32))
+        .query(Query::new(3, 8))
+        .key(Key::new(tokens, cache(4, tokens.div_ceil(4) + 1)))
 }
 
 /// 16-bit values as bytes.
-pub fn halves(bits: impl IntoIterator<Item = u16>) -> Vec<u8> {
+pub fn float16s(bits: impl IntoIterator<Item = u16>) -> Vec<u8> {
     bits.into_iter().flat_map(u16::to_le_bytes).collect()
 }
 
@@ -116,12 +142,11 @@ pub fn identity_table(rows: usize) -> Vec<u8> {
 /// A query whose mean of squares is half of the smallest subnormal number, and an `eps` that is that number: the
 /// mean is rounded, to 0, before `eps` is added. Rounded once, the sum would be twice as large.
 pub fn half_of_the_smallest() -> Call {
-    let spec = Spec { eps: f32::from_bits(1), key: None, ..spec(1) };
-    let case = Case { spec, data: Data::Ordinary, slots: Slots::Shuffled, seed: 0 };
-    let mut call = case.call().expect("a sensible case");
+    let spec = spec(1).eps(f32::from_bits(1)).key(None);
+    let case = Case { spec, data: Data::Ordinary, slots: SlotPattern::Shuffled, seed: 0 };
+    let call = case.call().expect("a valid case");
     // 2^-71, whose square is 2^-142; two of them, divided by 512.
-    let bits = to_half(2f32.powi(-71), Half::Bf16);
+    let bits = to_float16(2f32.powi(-71), Float16::Bf16);
     let head = (0..512).map(|i| if i < 2 { bits } else { 0 });
-    call.q = halves(head).repeat(3);
-    call
+    edited(call, |tensors| tensors.q = float16s(head).repeat(3))
 }

@@ -1,5 +1,5 @@
 //! Runs the code that is generated for GPUs on the processor, so that it can be compared with the
-//! definition where there is no such GPU.
+//! reference where there is no such GPU. It takes the kernel of any operator, on named buffers.
 //!
 //! - `amdgcn`: AMD's machine code, for CDNA (waves of 64) and RDNA (waves of 32).
 //! - `cpp`: the C++ for HIP and CUDA, compiled for the processor.
@@ -15,21 +15,20 @@ pub mod driver;
 mod memory;
 
 #[cfg(any(feature = "cuda", feature = "hip"))]
-use memory::{Access, Buffer};
+use mla_prologue_codegen::Language;
+use mla_prologue_codegen::{Module, Target};
+use mla_prologue_kernel::Dispatch;
+use mla_prologue_operator::Access;
 
-use mla_prologue_kernel::source::{Dispatch, Module, Target};
-use mla_prologue_operator::{Inputs, Outputs};
-
-/// A kernel that an emulator can run.
-pub trait Kernel {
-    /// Runs the call of a problem.
+/// A compiled kernel that an emulator can run.
+pub trait Executable {
+    /// Runs a launch on buffers, in the order of the kernel's arguments; those that are written are updated.
     ///
     /// # Errors
     /// An access that the kernel must not make, or code that is not understood.
-    fn run(&mut self, dispatch: &Dispatch, inputs: &Inputs, outputs: Outputs)
-    -> Result<(), String>;
+    fn run(&mut self, dispatch: &Dispatch, buffers: &mut [Buffer]) -> Result<(), String>;
 
-    /// From now on, the hardware's reciprocals and square roots are such, where it has any.
+    /// From now on, the hardware's reciprocals and square roots are rounded this way, where it has any.
     fn set_estimate(&mut self, _estimate: Estimate) {}
 
     /// How many instructions there are, and which of them ran, where that is known.
@@ -38,13 +37,33 @@ pub trait Kernel {
     }
 }
 
+/// A buffer of a kernel.
+#[derive(Clone, Debug)]
+pub struct Buffer {
+    /// The tensor's name, for errors.
+    pub name: &'static str,
+    /// Its contents.
+    pub bytes: Vec<u8>,
+    /// What the kernel may do with it; no byte is written twice.
+    pub access: Access,
+}
+
+/// The buffers of a call: an operator's tensors with their names and what it does with them.
+pub fn buffers<'a>(
+    tensors: impl Iterator<Item = (&'static str, (&'a Vec<u8>, Access))>,
+) -> Vec<Buffer> {
+    let buffer =
+        |(name, (bytes, access)): (_, (&Vec<u8>, _))| Buffer { name, bytes: bytes.clone(), access };
+    tensors.map(buffer).collect()
+}
+
 /// How reciprocals and square roots come out, which the hardware promises to one unit in the last place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Estimate {
     /// The nearest number.
     #[default]
     Nearest,
-    /// The next number above, where the result is none.
+    /// The next number above, where the result is not a number of its own.
     Above,
     /// The next number below.
     Below,
@@ -69,36 +88,15 @@ impl Estimate {
 /// Loads what was compiled for a target.
 ///
 /// # Errors
-/// Code that no emulator runs, or that has something in it that is not known.
-pub fn load(target: Target, module: &Module) -> Result<Box<dyn Kernel>, String> {
+/// Code that no emulator runs, or with an instruction that is unknown.
+pub fn load(target: Target, module: &Module) -> Result<Box<dyn Executable>, String> {
     match target.language() {
         #[cfg(feature = "hip")]
-        mla_prologue_kernel::source::Language::Amdgcn => {
-            Ok(Box::new(amdgcn::Program::load(&module.binary, target.arch())?))
-        }
+        Language::Amdgcn => Ok(Box::new(amdgcn::Program::load(&module.binary, target.arch())?)),
         #[cfg(any(feature = "cuda", feature = "hip"))]
-        mla_prologue_kernel::source::Language::HipCpp
-        | mla_prologue_kernel::source::Language::CudaCpp => {
+        Language::HipCpp | Language::CudaCpp => {
             Ok(Box::new(cpp::Library::compile(module, target.plane_size)?))
         }
-        other => Err(format!("nothing here runs {} in {other:?}", module.entrypoint)),
+        other => Err(format!("no emulator runs {} in {other:?}", module.entrypoint)),
     }
-}
-
-/// The buffers of a call, in the order of the kernel's arguments. Those that the problem has no use for are
-/// empty.
-#[cfg(any(feature = "cuda", feature = "hip"))]
-fn buffers(inputs: &Inputs, outputs: &Outputs) -> Vec<Buffer> {
-    let read = |name, bytes: &[u8]| Buffer { name, bytes: bytes.to_vec(), access: Access::Read };
-    let write = |name, bytes: &[u8], access| Buffer { name, bytes: bytes.to_vec(), access };
-    vec![
-        read("q", inputs.q),
-        read("kv", inputs.kv),
-        read("kv_norm_weight", inputs.kv_norm_weight),
-        read("positions", inputs.positions),
-        read("slot_mapping", inputs.slot_mapping),
-        read("cos_sin_cache", inputs.cos_sin_cache),
-        write("q_out", outputs.q_out, Access::Write),
-        write("kv_cache", outputs.kv_cache, Access::ReadWrite),
-    ]
 }

@@ -1,5 +1,8 @@
 //! The memory of the device, with every access checked.
 
+use crate::Buffer;
+use mla_prologue_operator::Access;
+
 /// Memory that a kernel accesses in words.
 pub trait Memory {
     /// Loads words.
@@ -13,28 +16,6 @@ pub trait Memory {
     /// # Errors
     /// Those of [`load`](Self::load).
     fn store(&mut self, address: u64, words: &[u32]) -> Result<(), String>;
-}
-
-/// A buffer, and what a kernel may do with it.
-#[derive(Clone, Debug)]
-pub struct Buffer {
-    /// What to call it in an error.
-    pub name: &'static str,
-    /// Its contents.
-    pub bytes: Vec<u8>,
-    /// May it be read, and written?
-    pub access: Access,
-}
-
-/// What a kernel may do with a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Read it.
-    Read,
-    /// Write each byte of it, once.
-    Write,
-    /// Read it, and write each byte once.
-    ReadWrite,
 }
 
 /// Buffers at made-up addresses, far apart, so that no index out of one lands in another.
@@ -66,7 +47,7 @@ impl Buffers {
     fn find(&self, address: u64, count: usize) -> Result<(&Buffer, usize), String> {
         let index = (address / SPACING).checked_sub(1).map(|index| index as usize);
         let Some(buffer) = index.and_then(|index| self.buffers.get(index)) else {
-            return Err(format!("accesses {address:#x}, which is no buffer's"));
+            return Err(format!("accesses {address:#x}, which is outside of every buffer"));
         };
         let at = address % SPACING;
         if at + 4 * count as u64 > buffer.bytes.len() as u64 {

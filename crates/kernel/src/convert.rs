@@ -3,46 +3,45 @@
 
 use crate::{
     Device, Result,
-    blueprint::Conversion,
-    launch::check_buffer,
-    words::{self, HalfWord, Word},
+    buffers::check_buffer,
+    row::{CacheWord, Codec, Word, words},
 };
 use cubecl::{prelude::*, server::Handle};
-use mla_prologue_operator::{Half, Invalid};
+use mla_prologue_operator::{Float16, Invalid};
 
 /// Queues the rounding of `values` f32 values to 16 bits, to nearest even.
 ///
 /// # Errors
 /// A count that is no multiple of 8, or a buffer that is too small, of another device, or not aligned to
 /// 16 bytes.
-pub fn launch_round(
+pub fn round(
     device: &Device,
     values: usize,
-    half: Half,
+    dtype: Float16,
     from: &Handle,
     to: &Handle,
 ) -> Result<()> {
-    launch(device, values, half, (from, 4), (to, 2), false)
+    launch(device, values, dtype, (from, 4), (to, 2), false)
 }
 
 /// Queues the conversion of `values` 16-bit values to f32, which is exact.
 ///
 /// # Errors
-/// Those of [`launch_round`].
-pub fn launch_widen(
+/// Those of [`round`].
+pub fn widen(
     device: &Device,
     values: usize,
-    half: Half,
+    dtype: Float16,
     from: &Handle,
     to: &Handle,
 ) -> Result<()> {
-    launch(device, values, half, (from, 2), (to, 4), true)
+    launch(device, values, dtype, (from, 2), (to, 4), true)
 }
 
 fn launch(
     device: &Device,
     values: usize,
-    half: Half,
+    dtype: Float16,
     (from, from_bytes): (&Handle, usize),
     (to, to_bytes): (&Handle, usize),
     widen: bool,
@@ -69,8 +68,7 @@ fn launch(
             slice(from, from_bytes),
             slice(to, to_bytes),
             words as u32,
-            half,
-            device.strategy().conversion(half),
+            device.strategy().codec(dtype),
             widen,
         );
     }
@@ -81,7 +79,7 @@ fn launch(
 ///
 /// # Errors
 /// Another count, or a buffer that is too small, of another device, or not aligned to 16 bytes.
-pub fn launch_copy(device: &Device, bytes: usize, from: &Handle, to: &Handle) -> Result<()> {
+pub fn copy(device: &Device, bytes: usize, from: &Handle, to: &Handle) -> Result<()> {
     if !bytes.is_multiple_of(8) {
         return Err(Invalid::new("the count of bytes to copy", bytes, "a multiple of 8").into());
     }
@@ -96,7 +94,7 @@ pub fn launch_copy(device: &Device, bytes: usize, from: &Handle, to: &Handle) ->
             let slice = |buffer: &Handle| {
                 BufferArg::from_raw_parts(buffer.clone().offset_start(start as u64), words)
             };
-            copy::launch_unchecked(
+            copy_words::launch_unchecked(
                 device.client(),
                 count,
                 dim,
@@ -124,7 +122,7 @@ fn grid(device: &Device, words: usize) -> Option<(CubeCount, CubeDim)> {
 }
 
 #[cube(launch_unchecked, address_type = "dynamic")]
-fn copy(from: &[HalfWord], to: &mut [HalfWord], words: u32) {
+fn copy_words(from: &[CacheWord], to: &mut [CacheWord], words: u32) {
     if ABSOLUTE_POS < words as usize {
         to[ABSOLUTE_POS] = from[ABSOLUTE_POS];
     }
@@ -135,22 +133,21 @@ fn convert(
     from: &[Word],
     to: &mut [Word],
     words: u32,
-    #[comptime] half: Half,
-    #[comptime] conversion: Conversion,
+    #[comptime] codec: Codec,
     #[comptime] widen: bool,
 ) {
     let word = ABSOLUTE_POS;
     if word < words as usize {
         let mut x = Array::<f32>::new(8usize);
         if widen {
-            words::decode(from[word], &mut x, 0usize, half, conversion);
+            words::decode(from[word], &mut x, 0usize, codec);
             words::store_f32(&x, 0usize, to, 2 * word);
         } else {
             #[unroll]
             for i in 0..8usize {
                 x[i] = f32::reinterpret(from[2 * word + i / 4].extract(i % 4));
             }
-            to[word] = words::encode(&x, 0usize, half, conversion);
+            to[word] = words::encode(&x, 0usize, codec);
         }
     }
 }

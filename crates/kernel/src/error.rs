@@ -28,14 +28,6 @@ pub enum Error {
         /// What the runtime said.
         reason: String,
     },
-    /// The code for a target could not be made.
-    #[error("no code could be made for {target}: {reason}")]
-    Compile {
-        /// The target.
-        target: String,
-        /// What CubeCL said.
-        reason: String,
-    },
 }
 
 impl Error {

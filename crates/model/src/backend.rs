@@ -6,7 +6,7 @@ use mla_prologue_operator::{Invalid, Result};
 /// ```
 /// use mla_prologue_model::AttentionBackend;
 /// assert_eq!(AttentionBackend::FlashMla.padded_query_heads(16)?, 64);
-/// assert_eq!(AttentionBackend::FlashMla.block_stride(64 * 584), 37440);
+/// assert_eq!(AttentionBackend::FlashMla.block_alignment(), 576);
 /// let error = AttentionBackend::FlashMla.padded_query_heads(129).unwrap_err();
 /// assert_eq!(error.to_string(), "live heads is 129; it must be from 1 to 128 with flashmla");
 /// # Ok::<(), mla_prologue_operator::Invalid>(())
@@ -14,7 +14,7 @@ use mla_prologue_operator::{Invalid, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AttentionBackend {
     /// FlashMLA's sparse decode (SM90, SM100): exactly 64 or 128 heads, blocks a multiple of 576 bytes
-    /// apart. It computes the added heads too.
+    /// apart. It computes the padding heads too.
     FlashMla,
     /// FlashInfer from 0.6.14: 8, 16, 32, 64 or 128 heads.
     FlashInfer,
@@ -67,11 +67,11 @@ impl AttentionBackend {
         })
     }
 
-    /// Bytes from one block of the cache to the next, for blocks of `exact` bytes.
-    pub const fn block_stride(self, exact: usize) -> usize {
+    /// Bytes that the stride of the cache's blocks must be a multiple of.
+    pub const fn block_alignment(self) -> usize {
         match self {
-            Self::FlashMla => exact.next_multiple_of(576),
-            Self::FlashInfer | Self::Aiter | Self::Any => exact,
+            Self::FlashMla => 576,
+            Self::FlashInfer | Self::Aiter | Self::Any => 1,
         }
     }
 }

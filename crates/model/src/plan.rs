@@ -93,11 +93,8 @@ impl Plan {
     /// # Errors
     /// A block of no tokens, or a cache too large to be counted.
     pub fn cache(&self, block_size: usize, num_blocks: usize) -> Result<CacheLayout> {
-        let format = CacheFormat::default();
-        let exact =
-            CacheLayout::min_stride(format, block_size).filter(|&exact| exact < usize::MAX / 2);
-        let block_stride = self.backend.block_stride(exact.unwrap_or(0));
-        let layout = CacheLayout { format, block_size, block_stride, num_blocks };
+        let layout = CacheLayout::new(CacheFormat::default(), block_size, num_blocks);
+        let layout = layout.align_stride(self.backend.block_alignment());
         layout.validate().map(|()| layout)
     }
 }

@@ -1,6 +1,6 @@
-//! Rotary tables against golden data, padding and plans over all values, pages against a simple model.
+//! Rotary tables against golden data, padding and plans over all values, pool against a simple model.
 
-use mla_prologue_model::{AttentionBackend, Pages, Plan, Preset, Rotary, Sequence};
+use mla_prologue_model::{AttentionBackend, BlockPool, Plan, Preset, Rotary, Sequence};
 use mla_prologue_operator::{CacheFormat, CacheLayout};
 use proptest::prelude::*;
 use rstest::rstest;
@@ -64,8 +64,11 @@ proptest! {
     }
 
     #[test]
-    fn flashmla_blocks_lie_multiples_of_576_apart(exact in 1usize..1 << 24) {
-        let stride = AttentionBackend::FlashMla.block_stride(exact);
+    fn flashmla_blocks_lie_multiples_of_576_apart(block_size in 1usize..1 << 14) {
+        let dense = CacheLayout::new(CacheFormat::default(), block_size, 1);
+        let exact = dense.block_stride;
+        let stride = dense.align_stride(AttentionBackend::FlashMla.block_alignment()).block_stride;
+        prop_assert_eq!(exact, block_size * 584);
         prop_assert!(stride >= exact && stride < exact + 576 && stride.is_multiple_of(576));
     }
 }
@@ -87,38 +90,37 @@ fn ranks_divide_the_heads(
     assert!(plan.rank(world_size).is_err());
 }
 
-fn pages(block_size: usize, num_blocks: usize) -> Pages {
-    let format = CacheFormat::default();
-    Pages::new(CacheLayout { format, block_size, block_stride: block_size * 584, num_blocks })
+fn pool(block_size: usize, num_blocks: usize) -> BlockPool {
+    BlockPool::new(CacheLayout::new(CacheFormat::default(), block_size, num_blocks))
         .expect("sensible")
 }
 
 #[test]
 fn exhaustion_is_an_error_with_numbers_and_takes_nothing() {
-    let mut pages = pages(4, 3);
-    let sequence = pages.open();
-    assert!(pages.append(sequence, usize::MAX).is_err());
-    pages.append(sequence, 5).expect("two blocks");
-    let error = pages.append(sequence, 8).expect_err("two more are needed, one is there");
+    let mut pool = pool(4, 3);
+    let sequence = pool.open();
+    assert!(pool.append(sequence, usize::MAX).is_err());
+    pool.append(sequence, 5).expect("two blocks");
+    let error = pool.append(sequence, 8).expect_err("two more are needed, one is there");
     assert_eq!(
         error.to_string(),
         "the need of a sequence is 2 more blocks of 4 tokens for 8 tokens; it must be at most the 1 free ones of 3"
     );
-    assert_eq!(pages.free_blocks(), 1);
-    assert_eq!(pages.append(sequence, 7).expect("one block"), [5, 6, 7, 8, 9, 10, 11]);
+    assert_eq!(pool.free_blocks(), 1);
+    assert_eq!(pool.append(sequence, 7).expect("one block"), [5, 6, 7, 8, 9, 10, 11]);
 }
 
 #[test]
 fn a_sequence_is_closed_once() {
-    let mut pages = pages(4, 3);
-    let sequence = pages.open();
-    pages.close(sequence).expect("it is open");
-    let error = pages.close(sequence).expect_err("it is closed");
+    let mut pool = pool(4, 3);
+    let sequence = pool.open();
+    pool.close(sequence).expect("it is open");
+    let error = pool.close(sequence).expect_err("it is closed");
     assert_eq!(
         error.to_string(),
         "the sequence is number 0, which is closed; it must be one that is open"
     );
-    assert!(pages.append(sequence, 1).is_err() && pages.window(sequence, 1).is_err());
+    assert!(pool.append(sequence, 1).is_err() && pool.window(sequence, 1).is_err());
 }
 
 #[derive(Clone, Debug)]
@@ -145,36 +147,36 @@ proptest! {
         steps in prop::collection::vec(step(), 0..60), block_size in 1usize..5
     ) {
         let total = 6;
-        let mut pages = pages(block_size, total);
+        let mut pool = pool(block_size, total);
         // Each open sequence, the slot of each of its tokens, and the first token that it still holds.
         let mut open: Vec<(Sequence, Vec<usize>, usize)> = Vec::new();
         for step in steps {
             match step {
-                Step::Open => open.push((pages.open(), Vec::new(), 0)),
+                Step::Open => open.push((pool.open(), Vec::new(), 0)),
                 Step::Append(which, tokens) if which < open.len() => {
                     let (sequence, slots, _) = &mut open[which];
-                    if let Ok(new) = pages.append(*sequence, tokens) {
+                    if let Ok(new) = pool.append(*sequence, tokens) {
                         prop_assert_eq!(new.len(), tokens);
                         slots.extend(new);
                     }
                 }
                 Step::Slide(which, window) if which < open.len() => {
                     let (sequence, slots, first) = &mut open[which];
-                    pages.slide(*sequence, window).expect("it is open");
+                    pool.slide(*sequence, window).expect("it is open");
                     *first = slots.len().saturating_sub(window).max(*first);
                     let rest = slots.len() - *first;
-                    prop_assert_eq!(pages.window(*sequence, rest).expect("still held"), &slots[*first..]);
+                    prop_assert_eq!(pool.window(*sequence, rest).expect("still held"), &slots[*first..]);
                 }
                 Step::Close(which) if which < open.len() => {
-                    pages.close(open.swap_remove(which).0).expect("it is open");
+                    pool.close(open.swap_remove(which).0).expect("it is open");
                 }
                 _ => (),
             }
-            let tables = open.iter().map(|(sequence, ..)| pages.block_table(*sequence).expect("it is open"));
+            let tables = open.iter().map(|(sequence, ..)| pool.block_table(*sequence).expect("it is open"));
             let held: Vec<usize> = tables.flatten().flatten().collect();
             let distinct: HashSet<usize> = held.iter().copied().collect();
             prop_assert_eq!(distinct.len(), held.len());
-            prop_assert_eq!(held.len() + pages.free_blocks(), total);
+            prop_assert_eq!(held.len() + pool.free_blocks(), total);
         }
     }
 }

@@ -94,7 +94,12 @@ impl CacheFormat {
         }
     }
 
-    /// Values that share a scale byte, where there are scale bytes.
+    /// Bytes of a token, its scales included.
+    pub const fn token_bytes(self) -> usize {
+        self.data_bytes() + self.scale_bytes()
+    }
+
+    /// Values that share a UE8M0 scale, where there are such scales.
     pub const fn quant_block(self) -> Option<usize> {
         match self {
             Self::Fp8DsMla { .. } => Some(64),
@@ -110,15 +115,43 @@ impl CacheFormat {
             Self::Mxfp8 { .. } | Self::Rows16Bit | Self::RowsFp8 { .. } => 16,
         }
     }
+
+    /// Checks the scale of the whole tensor: a cache of FP8 rows has one, and no other has.
+    pub(crate) fn check_scale(self, scale: Option<f32>) -> Result<()> {
+        match (self, scale) {
+            (Self::RowsFp8 { .. }, Some(scale)) => check_scale("kv_scale", scale),
+            (Self::RowsFp8 { .. }, None) => {
+                Err(Invalid::missing("kv_scale", "given with cache_format rows_fp8"))
+            }
+            (_, Some(scale)) => {
+                let name = self.name();
+                let must = format!("absent with cache_format {name}: only rows_fp8 has one");
+                Err(Invalid::unexpected("kv_scale", scale, must))
+            }
+            (_, None) => Ok(()),
+        }
+    }
+}
+
+/// A scale and its reciprocal, which the values are multiplied by, must both be usable in f32.
+pub(crate) fn check_scale(name: &str, scale: f32) -> Result<()> {
+    let inverse = 1.0 / scale;
+    require(
+        scale > 0.0 && scale.is_finite() && inverse.is_normal(),
+        name,
+        scale,
+        "a finite f32 above 0 whose reciprocal is a normal f32",
+    )
 }
 
 /// The paged cache `[num_blocks, block_stride]` of bytes. Slot `s` is token `s % block_size` of block
 /// `s / block_size`; a block holds the data of all its tokens, then their scales, then padding that
-/// nobody touches.
+/// is never touched.
 ///
 /// ```
 /// # use mla_prologue_operator::{CacheFormat, CacheLayout};
-/// let cache = CacheLayout { format: CacheFormat::default(), block_size: 64, block_stride: 37440, num_blocks: 2 };
+/// let cache = CacheLayout::new(CacheFormat::default(), 64, 2).align_stride(576);
+/// assert_eq!(cache.block_stride, 37440);
 /// assert_eq!(cache.data(65), 37440 + 576..37440 + 2 * 576);
 /// assert_eq!(cache.scales(65), 37440 + 64 * 576 + 8..37440 + 64 * 576 + 16);
 /// ```
@@ -135,13 +168,33 @@ pub struct CacheLayout {
 }
 
 impl CacheLayout {
-    /// The smallest stride of a block: its data and scales, without padding.
-    pub fn min_stride(format: CacheFormat, block_size: usize) -> Option<usize> {
-        block_size.checked_mul(format.data_bytes() + format.scale_bytes())
+    /// Blocks that lie one after the other, as near as the format allows.
+    pub const fn new(format: CacheFormat, block_size: usize, num_blocks: usize) -> Self {
+        // One that cannot be counted is refused by `validate`.
+        let exact = block_size.saturating_mul(format.token_bytes());
+        Self { format, block_size, block_stride: exact, num_blocks }
+            .align_stride(format.stride_unit())
+    }
+
+    /// The same with the stride of a block rounded up to a multiple of so many bytes: FlashMLA wants 576.
+    #[must_use]
+    pub const fn align_stride(self, bytes: usize) -> Self {
+        let aligned = self.block_stride.checked_next_multiple_of(bytes);
+        let block_stride = match aligned {
+            Some(aligned) => aligned,
+            None => usize::MAX,
+        };
+        Self { block_stride, ..self }
+    }
+
+    /// The same with that many bytes from a block to the next.
+    #[must_use]
+    pub const fn with_stride(self, block_stride: usize) -> Self {
+        Self { block_stride, ..self }
     }
 
     /// Slots of the whole cache.
-    pub const fn slots(&self) -> usize {
+    pub const fn capacity(&self) -> usize {
         self.num_blocks * self.block_size
     }
 
@@ -157,7 +210,7 @@ impl CacheLayout {
         start..start + bytes
     }
 
-    /// Where the scale bytes of a slot lie.
+    /// Where the UE8M0 scales of a slot lie.
     pub const fn scales(&self, slot: usize) -> Range<usize> {
         let bytes = self.format.scale_bytes();
         let start = slot / self.block_size * self.block_stride
@@ -176,7 +229,7 @@ impl CacheLayout {
         require(self.block_size > 0, "block_size", self.block_size, "1 or more")?;
         let unit = self.format.stride_unit();
         let too_big = || Invalid::new("block_size", self.block_size, "at most 2^32 tokens");
-        let least = Self::min_stride(self.format, self.block_size).ok_or_else(too_big)?;
+        let least = self.block_size.checked_mul(self.format.token_bytes()).ok_or_else(too_big)?;
         require(
             self.block_stride >= least && self.block_stride.is_multiple_of(unit),
             "the block stride of kv_cache",

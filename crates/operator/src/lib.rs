@@ -1,27 +1,25 @@
-//! The vocabulary of DeepSeek-V4's attention prologue, which every other crate speaks: the shapes and
-//! options of one call ([`Spec`], once validated a [`Problem`]), the paged cache's layout
-//! ([`CacheLayout`]), the buffers of a call on the host ([`Inputs`], [`Outputs`]) and the one error
-//! ([`Invalid`]) that names an argument, what it is and what it must be.
+//! The vocabulary of DeepSeek-V4's attention operators, which every other crate shares.
+//!
+//! A folder an operator, [`prologue`] and [`gather`]: its `Spec` (shapes and options), once validated a `Problem`; its
+//! `Tensors`, declared once; and a `Call`, a problem with its tensors in host memory. What the operators share is here:
+//! number types, the paged cache's layout ([`CacheLayout`]), and the one error ([`Invalid`]), which names an argument, its
+//! value and what it must be.
 //!
 //! It computes nothing. The arithmetic is defined by the crate `mla-prologue-reference` and done on a
 //! device by `mla-prologue-kernel`.
 
 mod cache;
 mod error;
-mod gather;
-mod host;
+pub mod gather;
 mod names;
-mod problem;
-mod sizes;
+pub mod prologue;
+mod tensors;
 mod types;
 
 pub use cache::{CacheFormat, CacheLayout, PadScaleByte};
-pub use error::{Invalid, Result};
-pub use gather::{BlockTable, Gather};
-pub use host::{Inputs, Outputs};
-pub use problem::{Key, Problem, Query, RotaryTable, Spec, Strides};
-pub use sizes::Sizes;
-pub use types::{Fp8, Half, Index, QuantFrom, RotaryLayout, RotaryType, Rounding};
+pub use error::{Invalid, Kind, Result};
+pub use tensors::Access;
+pub use types::{Float16, Fp8, Index, QuantFrom, RotaryType, Rounding, TableOrder};
 
 /// Values of one head.
 pub const HEAD_DIM: usize = 512;

@@ -1,8 +1,8 @@
 use crate::names::named;
 
 named! {
-    /// The 16-bit floating-point type of queries, keys and their norm weight.
-    pub enum Half {
+    /// A 16-bit floating-point type: of queries, keys and their norm weight.
+    pub enum Float16 {
         /// bfloat16.
         #[default]
         Bf16 = "bf16",
@@ -65,13 +65,14 @@ impl RotaryType {
 }
 
 named! {
-    /// How a row of the rotary table holds the 32 cosines and 32 sines of a position.
-    pub enum RotaryLayout {
+    /// The order in which a row of the rotary table stores the 32 cosines and 32 sines of a position. The *pairing* of
+    /// the values that are rotated is another matter: it is always interleaved (GPT-J), never half-split (NeoX).
+    pub enum TableOrder {
         /// All cosines, then all sines.
         #[default]
-        Halves = "halves",
+        CosThenSin = "halves",
         /// Cosine and sine of pair 0, of pair 1, and so on.
-        Interleaved = "interleaved",
+        CosSinPairs = "interleaved",
     }
 }
 
@@ -82,7 +83,7 @@ named! {
         #[default]
         None = "none",
         /// They are rounded to the 16-bit type of the tensor first.
-        Half = "16bit",
+        To16Bit = "16bit",
     }
 }
 
@@ -91,7 +92,7 @@ named! {
     pub enum QuantFrom {
         /// Those that were rounded to 16 bits after RoPE (vLLM).
         #[default]
-        Half = "16bit",
+        Rounded = "16bit",
         /// The f32 ones (SGLang).
         F32 = "f32",
     }

@@ -1,8 +1,8 @@
 //! The paged cache: insertion of keys, and reading them back.
 
-use crate::{numbers::from_half, quant};
+use crate::{numbers::from_float16, quant};
 use mla_prologue_operator::{
-    CacheFormat, CacheLayout, HEAD_DIM, Half, Key, NOPE_DIM, PadScaleByte,
+    CacheFormat, CacheLayout, Float16, Fp8, HEAD_DIM, NOPE_DIM, PadScaleByte, prologue::Key,
 };
 use rayon::prelude::*;
 
@@ -31,7 +31,7 @@ pub fn insert(
     }
 }
 
-/// The data bytes and scale bytes of one token.
+/// The data bytes and UE8M0 scales of one token.
 fn token(key: &Key, x: &[f32], rounded: &[u8]) -> (Vec<u8>, Vec<u8>) {
     match key.cache.format {
         CacheFormat::Fp8DsMla { fp8, pad_scale_byte } => {
@@ -53,7 +53,7 @@ fn token(key: &Key, x: &[f32], rounded: &[u8]) -> (Vec<u8>, Vec<u8>) {
     }
 }
 
-fn blocks(x: &[f32], size: usize, fp8: mla_prologue_operator::Fp8) -> (Vec<u8>, Vec<u8>) {
+fn blocks(x: &[f32], size: usize, fp8: Fp8) -> (Vec<u8>, Vec<u8>) {
     let (scales, values): (Vec<u8>, Vec<Vec<u8>>) =
         x.chunks_exact(size).map(|x| quant::block(x, fp8)).unzip();
     (scales, values.concat())
@@ -63,14 +63,17 @@ fn blocks(x: &[f32], size: usize, fp8: mla_prologue_operator::Fp8) -> (Vec<u8>, 
 /// rows.
 pub fn read(
     layout: &CacheLayout,
-    half: Half,
+    dtype: Float16,
     scale: Option<f32>,
     cache: &[u8],
     slot: usize,
 ) -> Vec<f32> {
     let (data, scales) = (&cache[layout.data(slot)], &cache[layout.scales(slot)]);
     let halves = |bytes: &[u8]| -> Vec<f32> {
-        bytes.chunks_exact(2).map(|b| from_half(u16::from_le_bytes([b[0], b[1]]), half)).collect()
+        bytes
+            .chunks_exact(2)
+            .map(|b| from_float16(u16::from_le_bytes([b[0], b[1]]), dtype))
+            .collect()
     };
     let quantized = |bytes: &[u8], block: usize, fp8| -> Vec<f32> {
         let value = |(i, &byte): (usize, &u8)| {

@@ -11,8 +11,8 @@ pub fn pad_heads(tokens: usize, live: &[u8], heads: usize, padded_heads: usize, 
     let row = live.len() / (tokens * heads);
     let tokens = live.par_chunks_exact(heads * row);
     tokens.zip(out.par_chunks_exact_mut(padded_heads * row)).for_each(|(live, out)| {
-        let (copied, added) = out.split_at_mut(live.len());
+        let (copied, padding) = out.split_at_mut(live.len());
         copied.copy_from_slice(live);
-        added.fill(0);
+        padding.fill(0);
     });
 }

@@ -4,17 +4,17 @@ use float8::F8E4M3;
 use mla_prologue_operator::{Fp8, QUANT_FLOOR};
 use rayon::prelude::*;
 
-/// The scale byte of a block that holds a NaN or an infinity.
+/// The UE8M0 scale of a block that holds a NaN or an infinity.
 const NAN_SCALE: u8 = 255;
 
-/// One block: its scale byte, which is 127 plus the exponent of the scale, and the bytes of its values.
+/// One block: its UE8M0 scale, a byte that is 127 plus the exponent of the scale, and the bytes of its values.
 /// Values times the scale's inverse are at most [`Fp8::max`] and use at least half of that.
 pub fn block(x: &[f32], fp8: Fp8) -> (u8, Vec<u8>) {
     if x.iter().any(|x| !x.is_finite()) {
         return (NAN_SCALE, vec![fp8.nan(); x.len()]);
     }
-    let largest = x.iter().fold(QUANT_FLOOR, |largest, x| largest.max(x.abs()));
-    let exponent = scale_exponent(largest, fp8);
+    let absmax = x.iter().fold(QUANT_FLOOR, |absmax, x| absmax.max(x.abs()));
+    let exponent = scale_exponent(absmax, fp8);
     let inverse = f32::from_bits((127 - exponent).cast_unsigned() << 23);
     (
         u8::try_from(127 + exponent).unwrap_or(NAN_SCALE),
@@ -22,10 +22,10 @@ pub fn block(x: &[f32], fp8: Fp8) -> (u8, Vec<u8>) {
     )
 }
 
-/// ceil(log2(largest / max)), from the bits of `largest`: max is 1.75 times a power of two, so the
-/// mantissa alone tells whether `largest` is above it.
-pub fn scale_exponent(largest: f32, fp8: Fp8) -> i32 {
-    let bits = largest.to_bits();
+/// ceil(log2(absmax / max)), from the bits of `absmax`: max is 1.75 times a power of two, so the
+/// mantissa alone tells whether `absmax` is above it.
+pub fn scale_exponent(absmax: f32, fp8: Fp8) -> i32 {
+    let bits = absmax.to_bits();
     let exponent = (bits >> 23).cast_signed() - 127;
     let above = bits & 0x7F_FFFF > 0x60_0000;
     exponent - fp8.max_exponent().cast_signed() + i32::from(above)
@@ -39,7 +39,7 @@ pub fn with_scale(x: &[f32], scale: f32, fp8: Fp8) -> Vec<u8> {
         .collect()
 }
 
-/// The nearest FP8 value, ties to even; beyond the largest, the largest. `x` is no NaN.
+/// The nearest FP8 value, ties to even; beyond the largest, the largest. `x` is not NaN.
 pub fn encode(x: f32, fp8: Fp8) -> u8 {
     let x = x.clamp(-fp8.max(), fp8.max());
     match fp8 {
@@ -65,7 +65,7 @@ pub fn decode(bits: u8, fp8: Fp8) -> f32 {
     }
 }
 
-/// The value of a scale byte: a power of two, or NaN.
+/// The value of a UE8M0 scale: a power of two, or NaN.
 pub fn decode_scale(byte: u8) -> f32 {
     if byte == NAN_SCALE { f32::NAN } else { f64::powi(2.0, i32::from(byte) - 127) as f32 }
 }

@@ -1,7 +1,8 @@
-//! Rotary position embedding of the last 64 values of each row, in pairs of neighbours.
+//! Rotary position embedding of the last 64 values of each row, in pairs of neighbours
+//! (interleaved pairing, as in GPT-J).
 
 use crate::numbers::from_table;
-use mla_prologue_operator::{HEAD_DIM, Inputs, NOPE_DIM, Problem, ROPE_DIM, RotaryLayout};
+use mla_prologue_operator::{HEAD_DIM, NOPE_DIM, ROPE_DIM, TableOrder, prologue::RotaryTable};
 use rayon::prelude::*;
 
 /// Pairs of a row that are rotated.
@@ -10,20 +11,21 @@ pub const PAIRS: usize = ROPE_DIM / 2;
 /// The cosine and sine of each pair at one position.
 pub type Angles = [(f32, f32); PAIRS];
 
-/// The angles of every token: its position's row of the rotary table.
-pub fn angles(problem: &Problem, inputs: &Inputs) -> Vec<Angles> {
-    let table = problem.table;
-    let value = |index| from_table(inputs.cos_sin_cache, table.number, index);
-    inputs
-        .positions(problem)
-        .map(|position| {
-            let row = position as usize * ROPE_DIM;
-            std::array::from_fn(|i| match table.layout {
-                RotaryLayout::Halves => (value(row + i), value(row + PAIRS + i)),
-                RotaryLayout::Interleaved => (value(row + 2 * i), value(row + 2 * i + 1)),
-            })
+/// The angles of each position: its row of the rotary table.
+pub fn angles(
+    table: &RotaryTable,
+    cos_sin_cache: &[u8],
+    positions: impl Iterator<Item = i64>,
+) -> Vec<Angles> {
+    let value = |index| from_table(cos_sin_cache, table.dtype, index);
+    let angles = |position: i64| {
+        let row = position as usize * ROPE_DIM;
+        std::array::from_fn(|i| match table.order {
+            TableOrder::CosThenSin => (value(row + i), value(row + PAIRS + i)),
+            TableOrder::CosSinPairs => (value(row + 2 * i), value(row + 2 * i + 1)),
         })
-        .collect()
+    };
+    positions.map(angles).collect()
 }
 
 /// Rotates each row by its angles.

@@ -15,7 +15,8 @@ cargo xtask TASK [--features LIST]
 
   setup   provide LLVM 23, which CubeCL links (once; the other tasks do it by themselves)
   demo    run the fused kernel on the example files, on the best device here, and prove it equal,
-          bit for bit, to the unfused chain
+          bit for bit, to the reference
+  layer   run an attention layer through Burn, and compare it with another implementation's output
   test    run the test suite on every device here
   vulkan  run the example files on the Vulkan device here, hardware or software: some minutes where
           Mesa compiles for the CPU
@@ -24,7 +25,9 @@ cargo xtask TASK [--features LIST]
           (target/rocm-report.txt) to attach to an issue
   tools   fetch NVIDIA's compilers, to which the tests then hand the generated code (200 MB, no GPU needed)
   portability
-          write the table of docs/portability.md anew
+          write the table of docs/portability.md again
+  rebuilds
+          count the dependencies that other documented commands would build again, after test and lint: none
   lint    rustfmt, clippy, rustdoc; cargo-deny and cargo-machete where they are installed
   ci      lint, then test
 
@@ -54,12 +57,14 @@ fn run(task: &str, words: &[String]) -> Result {
         }
         "setup" => setup(),
         "demo" => setup().and_then(|()| tasks::demo(&features, rest)),
+        "layer" => setup().and_then(|()| tasks::layer(&features, rest)),
         "test" => setup().and_then(|()| tasks::test(&features, rest)),
         "vulkan" => setup().and_then(|()| tasks::vulkan(&features, rest)),
         "rocm" => setup().and_then(|()| tasks::rocm(rest)),
         "tools" => tools::fetch(),
         "portability" => setup().and_then(|()| tasks::portability()),
         "bench" => setup().and_then(|()| tasks::bench(&features, rest)),
+        "rebuilds" => tasks::rebuilds(&features),
         "lint" => setup().and_then(|()| tasks::lint(&features)),
         "ci" => setup()
             .and_then(|()| tasks::lint(&features))

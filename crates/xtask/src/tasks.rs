@@ -18,21 +18,21 @@ fn build(task: &str, features: &[String]) -> Command {
     cargo
 }
 
-/// With Burn, always: one build serves everything.
 fn with_features(task: &str, features: &[String]) -> Command {
     let mut cargo = cargo();
-    let features = format!("burn,{}", features.join(","));
-    cargo.args([task, "--no-default-features", "--features", &features]);
+    cargo.args([task, "--no-default-features", "--features", &features.join(",")]);
     cargo
 }
 
-/// Runs the kernel on the example files and compares.
+/// These runtimes, and Burn.
+fn with_burn(features: &[String]) -> Vec<String> {
+    features.iter().cloned().chain(["burn".into()]).collect()
+}
+
+/// Runs the kernel on the example files and compares. Burn is not needed for that.
 pub fn demo(features: &[String], rest: &[String]) -> Result {
-    eprintln!(
-        "demo: building for {} (the first time takes some twenty minutes)",
-        features.join(", ")
-    );
-    build_programs(features)?;
+    eprintln!("demo: building for {} (the first time takes some minutes)", features.join(", "));
+    build_program(features)?;
     let inputs = examples()?;
     let [first, ..] = inputs.as_slice() else {
         return Err("examples/ holds no .safetensors file".into());
@@ -41,9 +41,16 @@ pub fn demo(features: &[String], rest: &[String]) -> Result {
     run(&mut program(&["devices"])?)?;
     run(program(&["run", first, &out])?.args(rest))?;
     verify(&inputs, rest)?;
+    eprintln!("demo: q_out and kv_cache of {first} are in {out}");
+    Ok(())
+}
+
+/// Runs an attention layer through Burn and compares it with the output of another implementation.
+pub fn layer(features: &[String], rest: &[String]) -> Result {
+    build_program(&with_burn(features))?;
     let y = program_folder()?.join("layer.safetensors").display().to_string();
     run(program(&["layer", LAYER, &y])?.args(rest))?;
-    eprintln!("demo: q_out and kv_cache of {first} are in {out}, y of {LAYER} in {y}");
+    eprintln!("layer: y of {LAYER} is in {y}");
     Ok(())
 }
 
@@ -53,7 +60,7 @@ const LAYER: &str = "examples/layer/attn_swa_8h.safetensors";
 /// Runs the example files on a Vulkan device.
 pub fn vulkan(features: &[String], rest: &[String]) -> Result {
     let features = features.iter().filter(|feature| *feature != "vulkan").cloned();
-    build_programs(&features.chain(["vulkan".into()]).collect::<Vec<_>>())?;
+    build_program(&features.chain(["vulkan".into()]).collect::<Vec<_>>())?;
     verify(&examples()?, &[&["--device".into(), "vulkan".into()], rest].concat())
 }
 
@@ -61,10 +68,8 @@ fn verify(inputs: &[String], rest: &[String]) -> Result {
     run(program(&["verify"])?.args(inputs).args(rest))
 }
 
-/// With the benchmarks, the dependencies get the features that the tests need too, and the tests need not
-/// build them again.
-fn build_programs(features: &[String]) -> Result {
-    run(build("build", features).args(["--workspace", "--bins", "--benches"]))
+fn build_program(features: &[String]) -> Result {
+    run(build("build", features).args(["--package", "mla-prologue-cli"]))
 }
 
 /// The command line, which lies beside this program.
@@ -97,19 +102,20 @@ pub fn test(features: &[String], rest: &[String]) -> Result {
 }
 
 fn test_command(features: &[String], rest: &[String]) -> Command {
-    let mut test = build("test", features);
+    let mut test = build("test", &with_burn(features));
     test.args(["--workspace", "--"]).args(rest).env("MLA_PROLOGUE_TOOLS", tools::folder());
     test
 }
 
 /// Runs the benchmarks.
 pub fn bench(features: &[String], rest: &[String]) -> Result {
-    run(with_features("bench", features).arg("--").args(rest))
+    let mut bench = with_features("bench", features);
+    run(bench.args(["--package", "mla-prologue-benches", "--"]).args(rest))
 }
 
 /// Writes the table of what is generated for each target into its document.
 pub fn portability() -> Result {
-    build_programs(&features::all())?;
+    build_program(&features::all())?;
     let mut command = program(&["source", "--target", "all"])?;
     let table = read(command.env("MLA_PROLOGUE_TOOLS", tools::folder()))?;
     let path = root().join("docs/portability.md");
@@ -130,7 +136,7 @@ pub fn rocm(rest: &[String]) -> Result {
         );
     }
     let features = ["cpu", "hip"].map(String::from);
-    build_programs(&features)?;
+    build_program(&features)?;
     let path = root().join("target/rocm-report.txt");
     let mut report = at("create", &path, fs::File::create(&path))?;
     let mut failed = Vec::new();
@@ -161,9 +167,70 @@ pub fn rocm(rest: &[String]) -> Result {
     }
 }
 
+/// Runs other documented commands and counts the dependencies that each builds again, which must be none.
+pub fn rebuilds(features: &[String]) -> Result {
+    let all = with_burn(features);
+    let commands = [
+        ("cargo build --release", build("build", &all)),
+        ("cargo build --release --example burn", {
+            let mut example = build("build", &all);
+            example.args(["--example", "burn"]);
+            example
+        }),
+        ("the demo", {
+            let mut demo = build("build", features);
+            demo.args(["--package", "mla-prologue-cli"]);
+            demo
+        }),
+        ("cargo bench", {
+            let mut bench = with_features("bench", &all);
+            bench.arg("--no-run");
+            bench
+        }),
+        ("an editor's cargo check --release", {
+            let mut check = build("check", &all);
+            check.args(["--workspace", "--all-targets"]);
+            check
+        }),
+    ];
+    let mut failed = Vec::new();
+    for (name, mut command) in commands {
+        let messages = read(command.args(["--message-format", "json"]))?;
+        let again = rebuilt(&messages);
+        eprintln!("rebuilds: {name}: {} dependencies", again.len());
+        if !again.is_empty() {
+            failed.push(format!("{name}: {}", again.join(", ")));
+        }
+    }
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "these build dependencies again, because their features differ (crates/unify):\n{}",
+        failed.join("\n")
+    ))
+}
+
+/// The packages outside of this workspace that cargo's messages say were compiled.
+fn rebuilt(messages: &str) -> Vec<String> {
+    let own = format!("\"manifest_path\":\"{}/", root().display());
+    let compiled = |line: &&str| {
+        line.contains("\"reason\":\"compiler-artifact\"") && line.contains("\"fresh\":false")
+    };
+    let foreign = messages.lines().filter(compiled).filter(|line| !line.contains(&own));
+    let name = |line: &str| {
+        let start = line.split_once("\"package_id\":\"").map_or(line, |(_, rest)| rest);
+        start.split('"').next().unwrap_or(start).to_owned()
+    };
+    let mut names: Vec<String> = foreign.map(name).collect();
+    names.dedup();
+    names
+}
+
 /// Everything that looks at the sources.
 pub fn lint(features: &[String]) -> Result {
     run(cargo().args(["fmt", "--all", "--check"]))?;
+    let features = &with_burn(features);
     run(build("clippy", features).args([
         "--workspace",
         "--all-targets",
@@ -187,4 +254,24 @@ pub fn lint(features: &[String]) -> Result {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dependencies_that_are_built_again_are_counted() {
+        let own = root().display().to_string();
+        let line = |manifest: &str, id: &str, fresh: bool| {
+            format!(
+                "{{\"reason\":\"compiler-artifact\",\"package_id\":\"{id}\",\
+                 \"manifest_path\":\"{manifest}/Cargo.toml\",\"fresh\":{fresh}}}\n"
+            )
+        };
+        let messages = line(&format!("{own}/crates/cli"), "cli", false)
+            + &line("/registry/a", "a#1", false)
+            + &line("/registry/b", "b#1", true);
+        assert_eq!(rebuilt(&messages), ["a#1"]);
+    }
 }

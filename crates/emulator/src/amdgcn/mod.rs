@@ -16,27 +16,23 @@ mod wide;
 pub use program::Program;
 
 use crate::{
-    Estimate, Kernel,
-    memory::{Access, Buffer, Buffers, Memory},
+    Buffer, Estimate, Executable,
+    memory::{Buffers, Memory},
 };
-use mla_prologue_kernel::source::{Dispatch, UserRegisters};
-use mla_prologue_operator::{Inputs, Outputs};
+use mla_prologue_codegen::UserRegisters;
+use mla_prologue_kernel::Dispatch;
+use mla_prologue_operator::Access;
 use operand::TTMP;
 use program::Generation;
 use std::cell::Cell;
 use wave::Wave;
 
-impl Kernel for Program {
+impl Executable for Program {
     /// On buffers of which no index reaches another.
-    fn run(
-        &mut self,
-        dispatch: &Dispatch,
-        inputs: &Inputs,
-        outputs: Outputs,
-    ) -> Result<(), String> {
+    fn run(&mut self, dispatch: &Dispatch, buffers: &mut [Buffer]) -> Result<(), String> {
         let mut memory = Buffers::default();
-        let buffers = crate::buffers(inputs, &outputs).into_iter();
-        let mut addresses: Vec<u64> = buffers.map(|buffer| memory.add(buffer)).collect();
+        let mut addresses: Vec<u64> =
+            buffers.iter().map(|buffer| memory.add(buffer.clone())).collect();
         let mut add = |name, bytes| memory.add(Buffer { name, bytes, access: Access::Read });
         addresses.push(add("the scalars", dispatch.info.clone()));
         let [x, y] = dispatch.cube;
@@ -45,9 +41,9 @@ impl Kernel for Program {
         let arguments = add("the arguments", arguments);
         let packet = add("the dispatch packet", grid.packet());
         self.launch(grid, arguments, packet, &mut memory)?;
-        let after = memory.into_buffers();
-        outputs.q_out.copy_from_slice(&after[6].bytes);
-        outputs.kv_cache.copy_from_slice(&after[7].bytes);
+        for (buffer, after) in buffers.iter_mut().zip(memory.into_buffers()) {
+            buffer.bytes = after.bytes;
+        }
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use super::{
     wide,
 };
 use crate::Estimate;
-use mla_prologue_kernel::source::{CodeObject, Descriptor, Instruction as Text};
+use mla_prologue_codegen::{CodeObject, Descriptor, Instruction as Text};
 use std::cell::Cell;
 use std::ops::RangeInclusive;
 

@@ -1,10 +1,11 @@
 //! An executor of the C++ that is generated for HIP and CUDA: compiled for the processor, with a header that
 //! stands in for the GPU's.
 
-use crate::{Access, Buffer, Kernel};
+use crate::{Buffer, Executable};
 use libloading::{Library as Loaded, Symbol};
-use mla_prologue_kernel::source::{Dispatch, Module};
-use mla_prologue_operator::{Inputs, Outputs};
+use mla_prologue_codegen::Module;
+use mla_prologue_kernel::Dispatch;
+use mla_prologue_operator::Access;
 use std::{env, ffi::c_void, fs, process::Command};
 use tempfile::TempDir;
 
@@ -69,18 +70,12 @@ impl Library {
     }
 }
 
-impl Kernel for Library {
+impl Executable for Library {
     /// Writes outside of a buffer, and to one that is only read, are found when the launch is over.
-    fn run(
-        &mut self,
-        dispatch: &Dispatch,
-        inputs: &Inputs,
-        outputs: Outputs,
-    ) -> Result<(), String> {
-        let mut buffers: Vec<Guarded> =
-            crate::buffers(inputs, &outputs).into_iter().map(Guarded::new).collect();
+    fn run(&mut self, dispatch: &Dispatch, buffers: &mut [Buffer]) -> Result<(), String> {
+        let mut guarded: Vec<Guarded> = buffers.iter().cloned().map(Guarded::new).collect();
         let mut info = dispatch.info.clone();
-        let arguments = buffers.iter_mut().map(Guarded::start).chain([info.as_mut_ptr()]);
+        let arguments = guarded.iter_mut().map(Guarded::start).chain([info.as_mut_ptr()]);
         let arguments: Vec<*mut c_void> = arguments.map(|start| start.cast()).collect();
         let [x, y] = dispatch.cube;
         // SAFETY: the function is the one that `compile` added; the buffers are as the kernel wants them, and it
@@ -89,9 +84,10 @@ impl Kernel for Library {
             let run: Symbol<Run> = self.loaded.get(b"run").map_err(|error| error.to_string())?;
             run(arguments.as_ptr(), dispatch.cubes, x, y, self.width);
         }
-        buffers.iter().try_for_each(Guarded::check)?;
-        outputs.q_out.copy_from_slice(buffers[6].contents());
-        outputs.kv_cache.copy_from_slice(buffers[7].contents());
+        guarded.iter().try_for_each(Guarded::check)?;
+        for (buffer, after) in buffers.iter_mut().zip(&guarded) {
+            buffer.bytes.copy_from_slice(after.contents());
+        }
         Ok(())
     }
 }

@@ -1,9 +1,9 @@
-//! Attention over the paged cache, in Burn's tensor operations: each token gathers its own window. Right,
-//! not fast: a fused kernel would not write the gathered keys down.
+//! Attention over the paged cache, in Burn's tensor operations: each token gathers its own window into
+//! memory, which a fused kernel would not.
 
-use super::{Step, product::batched};
-use crate::{Reader, widen};
+use super::{StepMetadata, product::batched};
 use burn::tensor::{Bool, DType, Int, Tensor, activation::softmax};
+use mla_prologue_burn::{Gather, KvCache, widen};
 use mla_prologue_kernel::Result;
 use mla_prologue_operator::{HEAD_DIM, Invalid, NOPE_DIM, ROPE_DIM};
 use std::ops::Range;
@@ -16,9 +16,8 @@ const CHUNK: usize = 64;
 /// `[tokens, heads, 512]` f32.
 pub fn attend(
     q: Tensor<3>,
-    kv_cache: &Tensor<2, Int>,
-    step: &Step,
-    reader: &Reader,
+    kv_cache: &KvCache,
+    step: &StepMetadata,
     window: usize,
     sinks: Tensor<1>,
 ) -> Result<Tensor<3>> {
@@ -36,7 +35,7 @@ pub fn attend(
         let owners = chunk.start / each..(chunk.end - 1) / each + 1;
         let block_table = step.block_table.clone().slice([owners, 0..blocks]);
         let seen = windows(positions, window);
-        let keys = reader.tokens(kv_cache.clone(), seen.clone().flatten(0, 1), block_table)?;
+        let keys = Gather::new().tokens(kv_cache, seen.clone().flatten(0, 1), block_table)?;
         let keys: Tensor<3> = keys.reshape([count, window, HEAD_DIM]);
         let q = widen(q.clone().slice(chunk))?;
         let scores = batched(q, keys.clone().swap_dims(1, 2)) / (HEAD_DIM as f64).sqrt();
@@ -67,7 +66,7 @@ fn windows(positions: Tensor<1, Int>, window: usize) -> Tensor<2, Int> {
 }
 
 /// Undoes the rotation of the tokens' positions on the last 64 values of each head.
-pub fn rotate_back(x: Tensor<3>, step: &Step) -> Tensor<3> {
+pub fn rotate_back(x: Tensor<3>, step: &StepMetadata) -> Tensor<3> {
     let [tokens, heads, _] = x.dims();
     let pairs = ROPE_DIM / 2;
     let angles = step.tokens.cos_sin_cache.clone().select(0, step.tokens.positions.clone());

@@ -1,17 +1,17 @@
 use super::{
-    AttentionConfig, Step,
+    AttentionConfig, StepMetadata,
     attend::{attend, rotate_back},
     product::{batched, project},
 };
-use crate::Prologue;
 use burn::{
     module::{Module, Param},
     nn::{Linear, LinearConfig, RmsNorm, RmsNormConfig},
     store::{
         FloatCastAdapter, ModuleAdapter, ModuleSnapshot, PyTorchToBurnAdapter, SafetensorsStore,
     },
-    tensor::{DType, Device, Int, Tensor},
+    tensor::{DType, Device, Tensor},
 };
+use mla_prologue_burn::KvCache;
 use mla_prologue_kernel::Result;
 use mla_prologue_operator::{HEAD_DIM, Invalid};
 use std::path::Path;
@@ -52,11 +52,11 @@ impl DeepSeekV4Attention {
     /// A layer with random weights.
     ///
     /// # Errors
-    /// A configuration that makes no sense.
+    /// An invalid configuration.
     pub fn new(config: AttentionConfig, device: &Device) -> Result<Self> {
         config.validate()?;
-        let shape = config.shape;
-        let (heads, groups) = (shape.heads, shape.o_groups);
+        let preset = config.preset;
+        let (heads, groups) = (preset.heads, preset.o_groups);
         let linear = |input, output| LinearConfig::new(input, output).with_bias(false).init(device);
         let norm = |width| {
             RmsNormConfig::new(width)
@@ -64,14 +64,14 @@ impl DeepSeekV4Attention {
                 .init(device)
         };
         Ok(Self {
-            q_a_proj: linear(shape.hidden, shape.q_lora_rank),
-            q_a_norm: norm(shape.q_lora_rank),
-            q_b_proj: linear(shape.q_lora_rank, heads * HEAD_DIM),
-            kv_proj: linear(shape.hidden, HEAD_DIM),
+            q_a_proj: linear(preset.hidden, preset.q_lora_rank),
+            q_a_norm: norm(preset.q_lora_rank),
+            q_b_proj: linear(preset.q_lora_rank, heads * HEAD_DIM),
+            kv_proj: linear(preset.hidden, HEAD_DIM),
             kv_norm: norm(HEAD_DIM),
             sinks: Param::from_tensor(Tensor::zeros([heads], device)),
-            o_a_proj: linear(heads / groups * HEAD_DIM, groups * shape.o_lora_rank),
-            o_b_proj: linear(groups * shape.o_lora_rank, shape.hidden),
+            o_a_proj: linear(heads / groups * HEAD_DIM, groups * preset.o_lora_rank),
+            o_b_proj: linear(groups * preset.o_lora_rank, preset.hidden),
             config,
         })
     }
@@ -80,7 +80,7 @@ impl DeepSeekV4Attention {
     /// `prefix`: `q_a_proj.weight` `[q_lora, hidden]` and so on, rows being outputs, and `sinks`.
     ///
     /// # Errors
-    /// A configuration that makes no sense, or a file that cannot be read or lacks a tensor of the right shape.
+    /// An invalid configuration, or a file that cannot be read or lacks a tensor of the right shape.
     pub fn load(
         config: AttentionConfig,
         file: &Path,
@@ -119,7 +119,7 @@ impl DeepSeekV4Attention {
     /// ranks add up to the layer's.
     ///
     /// # Errors
-    /// A world size that does not divide heads and groups, or a rank that is none.
+    /// A world size that does not divide heads and groups, or a rank outside of it.
     pub fn shard(&self, world_size: usize, rank: usize, device: &Device) -> Result<Self> {
         let config = self.config.rank(world_size)?;
         if rank >= world_size {
@@ -129,7 +129,7 @@ impl DeepSeekV4Attention {
         let part = |size: usize| size / world_size * rank..size / world_size * (rank + 1);
         let columns = |linear: &Linear| share(linear, 1, part(linear.weight.dims()[1]));
         let rows = |linear: &Linear| share(linear, 0, part(linear.weight.dims()[0]));
-        let sinks = self.sinks.val().slice(part(self.config.shape.heads));
+        let sinks = self.sinks.val().slice(part(self.config.preset.heads));
         let share = Self {
             q_b_proj: columns(&self.q_b_proj),
             sinks: Param::from_tensor(sinks),
@@ -148,22 +148,22 @@ impl DeepSeekV4Attention {
     pub fn forward(
         &self,
         x: Tensor<2>,
-        step: &Step,
-        kv_cache: &mut Tensor<2, Int>,
+        step: &StepMetadata,
+        kv_cache: &mut KvCache,
     ) -> Result<Tensor<2>> {
         self.forward_with(x, step, kv_cache, true)
     }
 
-    /// [`forward`](Self::forward) without a look at positions and slots, which never waits for the device: for a
-    /// captured graph. It trusts what [`Prologue::unchecked`](crate::Prologue::unchecked) does.
+    /// [`forward`](Self::forward) without a check of positions and slots, which never waits for the device: for a
+    /// captured graph. What that means for wrong ones is said at [`Prologue::unchecked`](mla_prologue_burn::Prologue::unchecked).
     ///
     /// # Errors
     /// Those of [`forward`](Self::forward) but for the indices.
     pub fn forward_unchecked(
         &self,
         x: Tensor<2>,
-        step: &Step,
-        kv_cache: &mut Tensor<2, Int>,
+        step: &StepMetadata,
+        kv_cache: &mut KvCache,
     ) -> Result<Tensor<2>> {
         self.forward_with(x, step, kv_cache, false)
     }
@@ -171,15 +171,15 @@ impl DeepSeekV4Attention {
     fn forward_with(
         &self,
         x: Tensor<2>,
-        step: &Step,
-        kv_cache: &mut Tensor<2, Int>,
+        step: &StepMetadata,
+        kv_cache: &mut KvCache,
         checked: bool,
     ) -> Result<Tensor<2>> {
         let config = &self.config;
-        let heads = config.shape.heads;
+        let heads = config.preset.heads;
         let [tokens, hidden] = x.dims();
-        if hidden != config.shape.hidden {
-            let must = format_args!("the hidden size {}", config.shape.hidden);
+        if hidden != config.preset.hidden {
+            let must = format_args!("the hidden size {}", config.preset.hidden);
             return Err(Invalid::new("the width of x", hidden, must).into());
         }
         if tokens == 0 {
@@ -188,25 +188,26 @@ impl DeepSeekV4Attention {
         let q = self.q_a_norm.forward(project(x.clone(), self.q_a_proj.weight.val()));
         let q = project(q, self.q_b_proj.weight.val()).reshape([tokens, heads, HEAD_DIM]);
         let kv = project(x, self.kv_proj.weight.val());
-        let prologue = Prologue { checked, ..config.prologue(self.kv_norm.gamma.val())? };
+        let mut prologue = config.prologue(self.kv_norm.gamma.val())?;
+        prologue.checked = checked;
         let q = prologue.run(q, kv, &step.tokens, kv_cache)?;
 
         let padded = q.dims()[1];
         let sinks = self.sinks.val().cast(DType::F32);
         let sinks = Tensor::cat(vec![sinks, Tensor::zeros([padded - heads], &q.device())], 0);
-        let o = attend(q, kv_cache, step, &config.reader(), config.window, sinks)?;
+        let o = attend(q, kv_cache, step, config.window, sinks)?;
         let o = rotate_back(o.slice([0..tokens, 0..heads, 0..HEAD_DIM]), step);
         Ok(self.project_out(o))
     }
 
     /// The output projection: of each group of heads, then of all groups.
     fn project_out(&self, o: Tensor<3>) -> Tensor<2> {
-        let groups = self.config.shape.o_groups;
+        let groups = self.config.preset.o_groups;
         let [tokens, heads, _] = o.dims();
         let width = heads / groups * HEAD_DIM;
         let o = o.reshape([tokens, groups, width]).swap_dims(0, 1);
         let weight = self.o_a_proj.weight.val();
-        let rank = self.config.shape.o_lora_rank;
+        let rank = self.config.preset.o_lora_rank;
         let weight = weight.reshape([width, groups, rank]).swap_dims(0, 1);
         let o = batched(o, weight).swap_dims(0, 1).reshape([tokens, groups * rank]);
         project(o, self.o_b_proj.weight.val())

@@ -10,4 +10,4 @@ mod step;
 pub use attention::DeepSeekV4Attention;
 pub use config::AttentionConfig;
 pub use parallel::TensorParallel;
-pub use step::Step;
+pub use step::StepMetadata;

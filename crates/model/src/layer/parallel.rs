@@ -1,5 +1,6 @@
-use super::{DeepSeekV4Attention, Step};
-use burn::tensor::{Device, Int, Tensor};
+use super::{DeepSeekV4Attention, StepMetadata};
+use burn::tensor::{Device, Tensor};
+use mla_prologue_burn::KvCache;
 use mla_prologue_kernel::Result;
 use mla_prologue_operator::Invalid;
 
@@ -7,7 +8,7 @@ use mla_prologue_operator::Invalid;
 /// the keys are on every rank.
 #[derive(Debug)]
 pub struct TensorParallel {
-    ranks: Vec<(DeepSeekV4Attention, Tensor<2, Int>, Device)>,
+    ranks: Vec<(DeepSeekV4Attention, KvCache, Device)>,
 }
 
 impl TensorParallel {
@@ -36,7 +37,7 @@ impl TensorParallel {
     ///
     /// # Errors
     /// Those of [`DeepSeekV4Attention::forward`].
-    pub fn forward(&mut self, x: Tensor<2>, step: &Step) -> Result<Tensor<2>> {
+    pub fn forward(&mut self, x: Tensor<2>, step: &StepMetadata) -> Result<Tensor<2>> {
         let home = x.device();
         let mut sum = Tensor::zeros(x.dims(), (&home, x.dtype()));
         for (share, kv_cache, device) in &mut self.ranks {

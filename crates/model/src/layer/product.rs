@@ -41,6 +41,6 @@ pub fn project(x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
 }
 
 fn has_planes(tensor: &Tensor<3>) -> bool {
-    let device = crate::op::kernel_device(&tensor.device());
+    let device = mla_prologue_burn::kernel_device(&tensor.device());
     device.is_ok_and(|device| device.strategy().lanes == Lanes::Plane)
 }

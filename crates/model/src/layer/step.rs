@@ -1,13 +1,14 @@
-use crate::{Pages, Sequence, Tokens};
+use crate::{BlockPool, Sequence};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use mla_prologue_burn::Tokens;
 use mla_prologue_operator::{Invalid, Result};
 
-/// One step of a model on one or more sequences, each with the same number of new tokens: a prefill, or a
+/// The metadata of one step of a model on one or more sequences, each with the same number of new tokens: a prefill, or a
 /// decode step. The same for all layers.
 ///
 /// To replay a captured graph with another step, write its contents into the tensors of the first one.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct StepMetadata {
     /// Where the tokens go, and the rotary table; those of a sequence follow one another. A token's
     /// position is its number in its sequence.
     pub tokens: Tokens,
@@ -15,7 +16,7 @@ pub struct Step {
     pub block_table: Tensor<2, Int>,
 }
 
-impl Step {
+impl StepMetadata {
     /// Makes room for `tokens` more tokens of each sequence. `blocks` is the width of the block table, which a
     /// captured graph needs to be the same for every step: enough for the longest sequence.
     ///
@@ -23,7 +24,7 @@ impl Step {
     /// A sequence that was closed, too few free blocks (some sequences may have got theirs), a sequence that
     /// is longer than the block table or the rotary table, or slots that do not fit i32.
     pub fn next(
-        pages: &mut Pages,
+        pool: &mut BlockPool,
         sequences: &[Sequence],
         tokens: usize,
         blocks: usize,
@@ -32,12 +33,12 @@ impl Step {
         let device = cos_sin_cache.device();
         let [rows, _] = cos_sin_cache.dims();
         for &sequence in sequences {
-            let end = pages.len(sequence)?.saturating_add(tokens);
+            let end = pool.len(sequence)?.saturating_add(tokens);
             if end > rows {
                 let must = format!("at most the {rows} positions of the rotary table");
                 return Err(Invalid::new("the length of a sequence", end, must));
             }
-            let needed = end.div_ceil(pages.layout().block_size);
+            let needed = end.div_ceil(pool.layout().block_size);
             if needed > blocks {
                 let must = format!("at least the {needed} blocks of a sequence");
                 return Err(Invalid::new("the width of block_table", blocks, must));
@@ -45,10 +46,10 @@ impl Step {
         }
         let (mut positions, mut slots, mut table) = (Vec::new(), Vec::new(), Vec::new());
         for &sequence in sequences {
-            let start = pages.len(sequence)?;
-            slots.extend(pages.append(sequence, tokens)?);
+            let start = pool.len(sequence)?;
+            slots.extend(pool.append(sequence, tokens)?);
             positions.extend(start..start + tokens);
-            let held = pages.block_table(sequence)?;
+            let held = pool.block_table(sequence)?;
             let none = blocks - held.len();
             table.extend(held.into_iter().chain(std::iter::repeat_n(None, none)));
         }

@@ -1,0 +1,111 @@
+use crate::{Error, Result};
+use mla_prologue_operator::Invalid;
+use safetensors::Dtype;
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+/// A tensor of a file: its name, type, shape and bytes.
+pub type Tensor<'a> = (&'static str, Dtype, Vec<usize>, &'a [u8]);
+
+/// Writes a safetensors file.
+///
+/// # Errors
+/// Those of [`replace`].
+pub fn write(
+    path: &Path,
+    metadata: &BTreeMap<&'static str, String>,
+    tensors: &[Tensor],
+) -> Result<()> {
+    let header = header(metadata, tensors);
+    let contents = tensors.iter().map(|(.., bytes)| *bytes);
+    replace(path, [header.as_slice()].into_iter().chain(contents))
+}
+
+/// Writes a file of these parts under a temporary name and renames it, so that a failure leaves none.
+///
+/// # Errors
+/// A path where no file can be.
+pub fn replace<'a>(path: &Path, parts: impl IntoIterator<Item = &'a [u8]>) -> Result<()> {
+    let path = &destination(path)?;
+    let failed = |error: io::Error| Error::file("write", path, error.kind());
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".mla-prologue-");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut file = builder.tempfile_in(folder(path).unwrap_or(Path::new("."))).map_err(failed)?;
+    parts.into_iter().try_for_each(|part| file.write_all(part)).map_err(failed)?;
+    file.persist(path).map_err(|error| failed(error.error))?;
+    Ok(())
+}
+
+/// Checks that a file can be at a path, before the work whose result it is to hold. `-` is standard output.
+///
+/// # Errors
+/// A folder that is missing, or something other than a file.
+pub fn check_destination(path: &Path) -> Result<()> {
+    if path.as_os_str() == "-" {
+        return Ok(());
+    }
+    let path = destination(path)?;
+    match folder(&path) {
+        Some(folder) if !folder.is_dir() => Err(Error::file(
+            "write",
+            &path,
+            format_args!("there is no folder {}", folder.display()),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Checks that two paths are not the same file.
+///
+/// # Errors
+/// That they are; `name` says what the second is.
+pub fn check_distinct(input: &Path, name: &str, output: &Path) -> Result<()> {
+    let same = fs::canonicalize(output)
+        .is_ok_and(|output| fs::canonicalize(input).is_ok_and(|input| input == output));
+    match same {
+        true => Err(Invalid::new(name, output.display(), "another file than the input").into()),
+        false => Ok(()),
+    }
+}
+
+fn folder(path: &Path) -> Option<&Path> {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty())
+}
+
+/// Where to write: a link's target, or the path itself, unless it is something other than a file.
+fn destination(path: &Path) -> Result<PathBuf> {
+    let Ok(resolved) = fs::canonicalize(path) else {
+        // A link to what is not there yet, or nothing.
+        let target = fs::read_link(path).ok();
+        let target = target.map(|target| folder(path).unwrap_or(Path::new("")).join(target));
+        return Ok(target.unwrap_or_else(|| path.to_owned()));
+    };
+    if resolved.is_file() {
+        return Ok(resolved);
+    }
+    let is = if resolved.is_dir() { "a folder" } else { "not an ordinary file" };
+    Err(Error::input(path, Invalid::new("OUT", is, "a file, or nothing yet")))
+}
+
+/// The header of the file: its length, then JSON padded to a multiple of 8. The library's own writer puts
+/// metadata in random order.
+fn header(metadata: &BTreeMap<&'static str, String>, tensors: &[Tensor]) -> Vec<u8> {
+    let mut entries = serde_json::Map::new();
+    entries.insert("__metadata__".into(), serde_json::json!(metadata));
+    let mut end = 0;
+    for (name, dtype, shape, bytes) in tensors {
+        let start = end;
+        end += bytes.len();
+        let entry = serde_json::json!({"dtype": dtype.to_string(), "shape": shape, "data_offsets": [start, end]});
+        entries.insert((*name).into(), entry);
+    }
+    let mut json = serde_json::Value::Object(entries).to_string().into_bytes();
+    json.resize(json.len().next_multiple_of(8), b' ');
+    [&(json.len() as u64).to_le_bytes(), json.as_slice()].concat()
+}

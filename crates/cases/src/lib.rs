@@ -1,0 +1,23 @@
+//! Cases of the attention operators, shared by the command line, the tests and the benchmarks: a catalogue of problems whose
+//! data is drawn from a seed, file formats, what runs a case, and comparison with the reference.
+//!
+//! ```
+//! use mla_prologue_cases::{Executor, prologue::{Rule, catalogue, compare}};
+//!
+//! let call = catalogue::matrix()[3].call()?;
+//! let fused = Executor::open("cpu")?.result(&call)?;
+//! let mut unfused = call;
+//! Executor::Reference.run(&mut unfused)?;
+//! assert!(compare(&unfused, &fused, Rule::Exact).holds());
+//! # Ok::<(), mla_prologue_cases::Error>(())
+//! ```
+
+mod error;
+mod executor;
+pub mod file;
+#[cfg(feature = "burn")]
+pub mod layer;
+pub mod prologue;
+
+pub use error::{Error, Result};
+pub use executor::Executor;

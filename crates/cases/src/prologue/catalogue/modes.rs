@@ -1,0 +1,113 @@
+//! The operator's options crossed with each other: every pair of choices meets in some case.
+
+use super::{Case, Data, SlotPattern};
+use fastrand::Rng;
+use mla_prologue_operator::{
+    CacheFormat, CacheLayout, Float16, Fp8, HEAD_DIM, Index, PadScaleByte, QuantFrom, RotaryType,
+    Rounding, TableOrder,
+    prologue::{Key, Query, RotaryTable, Spec, Strides},
+};
+use std::collections::HashSet;
+
+/// How many values each choice has; their meaning is in [`case`].
+const CHOICES: [usize; 18] = [3, 2, 2, 2, 3, 2, 2, 3, 2, 2, 2, 2, 4, 2, 2, 2, 4, 4];
+type Choice = [usize; CHOICES.len()];
+/// Two choices and a value of each.
+type Pair = (usize, usize, usize, usize);
+
+/// Cases in which every pair of choices that can meet does.
+pub fn modes() -> Vec<Case> {
+    let rng = &mut Rng::with_seed(0);
+    let candidates: Vec<Choice> = (0..4000)
+        .map(|_| CHOICES.map(|values| rng.usize(..values)))
+        .filter(|choice| case(choice, 0).is_some_and(|case| case.spec.validate().is_ok()))
+        .collect();
+    let mut missing: HashSet<Pair> = candidates.iter().flat_map(pairs).collect();
+    let mut cases = Vec::new();
+    while !missing.is_empty() {
+        let gain = |choice: &&Choice| pairs(choice).filter(|pair| missing.contains(pair)).count();
+        let Some(best) = candidates.iter().max_by_key(gain) else { break };
+        pairs(best).for_each(|pair| {
+            missing.remove(&pair);
+        });
+        cases.extend(case(best, 1000 + cases.len() as u64));
+    }
+    cases
+}
+
+fn pairs(choice: &Choice) -> impl Iterator<Item = Pair> {
+    let choice = *choice;
+    let firsts = 0..choice.len();
+    firsts.flat_map(move |i| (i + 1..choice.len()).map(move |j| (i, choice[i], j, choice[j])))
+}
+
+/// The case of a choice; `None` where part of it has no effect, so that each case has one choice.
+fn case(choice: &Choice, seed: u64) -> Option<Case> {
+    let [
+        work,
+        norm,
+        rope,
+        rounding,
+        kv_norm,
+        quant_from,
+        layout,
+        table,
+        positions,
+        slot_type,
+        fp8,
+        pad_byte,
+        format,
+        q_scale,
+        dtype,
+        strided,
+        shape,
+        data,
+    ] = *choice;
+    let (tokens, heads, padded_heads): (usize, _, _) =
+        [(1, 1, 8), (4, 16, 64), (17, 5, 5), (33, 8, 9)][shape];
+    let fp8 = Fp8::ALL[fp8];
+    let pad_scale_byte = PadScaleByte::ALL[pad_byte];
+    let format = match format {
+        0 => CacheFormat::Fp8DsMla { fp8, pad_scale_byte },
+        1 => CacheFormat::Mxfp8 { fp8 },
+        2 => CacheFormat::Rows16Bit,
+        _ => CacheFormat::RowsFp8 { fp8 },
+    };
+    let rows_fp8 = matches!(format, CacheFormat::RowsFp8 { .. });
+    let unused = [
+        pad_byte > 0 && !matches!(format, CacheFormat::Fp8DsMla { .. }),
+        fp8 != Fp8::E4m3fn && format.fp8().is_none(),
+        quant_from > 0 && format.quant_block().is_none(),
+        rounding > 0 && (norm > 0 || rope > 0),
+        q_scale > 0 && (work > 0 || !rows_fp8),
+        work == 1 && [kv_norm, quant_from, slot_type, choice[12]].iter().any(|&choice| choice > 0),
+        work == 2 && [norm, rope, rounding].iter().any(|&choice| choice > 0),
+    ];
+    if unused.contains(&true) {
+        return None;
+    }
+    let strides = Strides { token: heads * (HEAD_DIM + 16) + 8, head: HEAD_DIM + 16 };
+    let query = Query::new(heads, padded_heads)
+        .norm(norm == 0)
+        .rope(rope == 0)
+        .rounding(Rounding::ALL[rounding])
+        .scale((q_scale > 0).then_some(0.037))
+        .strides((strided > 0).then_some(strides));
+    let block_size = [64, 2, 16, 1][shape];
+    let dense = CacheLayout::new(format, block_size, tokens.div_ceil(block_size) + 1);
+    let cache = dense.with_stride(dense.block_stride + 3 * format.stride_unit());
+    let key = Key::new(tokens - tokens / 8, cache)
+        .slot_type(Index::ALL[slot_type])
+        .norm([None, Some(Rounding::To16Bit), Some(Rounding::None)][kv_norm])
+        .quant_from(QuantFrom::ALL[quant_from])
+        .scale(rows_fp8.then_some(0.051))
+        .row_stride((strided > 0).then_some(HEAD_DIM + 64));
+    let table =
+        RotaryTable { rows: 40, dtype: RotaryType::ALL[table], order: TableOrder::ALL[layout] };
+    let spec = Spec::new(tokens, table)
+        .dtype(Float16::ALL[dtype])
+        .position_type(Index::ALL[positions])
+        .query((work != 2).then_some(query))
+        .key((work != 1).then_some(key));
+    Some(Case { spec, data: Data::ALL[data], slots: SlotPattern::SomeNegative, seed })
+}

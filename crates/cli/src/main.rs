@@ -1,0 +1,113 @@
+//! The command line `mla-prologue`: a module for each command, with its arguments.
+
+mod bench;
+mod devices;
+#[cfg(feature = "persistence")]
+mod kernels;
+#[cfg(feature = "burn")]
+mod layer;
+mod plan;
+mod report;
+mod run;
+mod source;
+mod verify;
+
+use clap::{Parser, Subcommand, error::ErrorKind};
+use mla_prologue_cases::Result;
+use std::{
+    io::{self, Write},
+    panic,
+    process::ExitCode,
+};
+
+/// DeepSeek-V4's attention prologue in one fused kernel: per-head RMSNorm, RoPE and padding of the queries,
+/// RoPE, FP8 quantization and paged-cache insertion of the keys.
+///
+/// Exit codes: 0 done; 1 a difference was found; 2 bad input or arguments; 3 a device or the file system
+/// failed.
+#[derive(Parser)]
+#[command(name = "mla-prologue", version)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// List the devices that can be used here, and why the others cannot
+    Devices(devices::Devices),
+    /// Run the fused kernel on a file
+    Run(run::Run),
+    /// Compare the fused kernel with the reference, bit for bit
+    Verify(verify::Verify),
+    /// Measure the fused kernel
+    Bench(bench::Bench),
+    /// Print the code that is generated for a target
+    Source(source::Source),
+    /// Run a whole attention layer on a file
+    #[cfg(feature = "burn")]
+    Layer(layer::Layer),
+    /// Show what each rank of a tensor-parallel group holds
+    Plan(plan::Plan),
+}
+
+/// A difference was found.
+const DIFFERENT: u8 = 1;
+
+/// Parses the arguments, runs the command, and turns whatever happens into an exit code and one line on
+/// standard error.
+fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return usage(&error),
+    };
+    // A panic is a defect; it is reported in one line too. Drivers' panics are caught where they happen.
+    panic::set_hook(Box::new(|_| ()));
+    #[cfg(feature = "persistence")]
+    kernels::keep();
+    match panic::catch_unwind(|| dispatch(args)) {
+        Ok(Ok(code)) => code,
+        Ok(Err(error)) => fail(&error.to_string(), error.exit_code()),
+        Err(payload) => {
+            let text = payload.downcast_ref::<String>().map(String::as_str);
+            let text =
+                text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message");
+            fail(&format!("internal error, please report it: {text}"), 3)
+        }
+    }
+}
+
+fn dispatch(args: Args) -> Result<ExitCode> {
+    match args.command {
+        Command::Devices(args) => devices::devices(&args).map(|()| ExitCode::SUCCESS),
+        Command::Run(args) => run::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Verify(args) => verify::verify(&args),
+        Command::Bench(args) => bench::bench(&args).map(|()| ExitCode::SUCCESS),
+        Command::Source(args) => source::source(&args).map(|()| ExitCode::SUCCESS),
+        #[cfg(feature = "burn")]
+        Command::Layer(args) => layer::layer(&args).map(|()| ExitCode::SUCCESS),
+        Command::Plan(args) => plan::plan(&args).map(|()| ExitCode::SUCCESS),
+    }
+}
+
+/// One line on standard error. Errors are ignored: it may be closed.
+fn fail(message: &str, code: u8) -> ExitCode {
+    let lines: Vec<&str> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let _ = writeln!(io::stderr(), "error: {}", lines.join(" "));
+    ExitCode::from(code)
+}
+
+/// Prints help and version as they are, and what is wrong with the arguments in one line.
+fn usage(error: &clap::Error) -> ExitCode {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return fail("a command is missing (see --help)", 2);
+    }
+    if !error.use_stderr() {
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let text = error.to_string();
+    let end = ["\n\nUsage", "\n\nFor more"].iter().filter_map(|end| text.find(end)).min();
+    let message = text[..end.unwrap_or(text.len())].trim_start_matches("error: ");
+    fail(&format!("{message} (see --help)"), 2)
+}

@@ -1,0 +1,172 @@
+use crate::{
+    DIFFERENT,
+    report::{Report, table},
+    run::Device,
+};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use mla_prologue_cases::{
+    Executor, Result,
+    prologue::{Comparison, Rule, catalogue, compare, read, read_output},
+};
+use mla_prologue_operator::{Invalid, prologue::Call};
+use serde_json::json;
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+#[derive(Args)]
+pub struct Verify {
+    /// Files as `run` takes them; without any, the built-in matrix of problems
+    #[arg(value_name = "IN")]
+    pub inputs: Vec<PathBuf>,
+    /// Judge this file, which somebody else made from IN, instead of running a device
+    #[arg(long, value_name = "OUT", conflicts_with = "device")]
+    pub against: Option<PathBuf>,
+    #[command(flatten)]
+    pub device: Device,
+    #[command(flatten)]
+    pub report: Report,
+}
+
+/// One problem's result.
+struct Judged {
+    name: String,
+    /// What it is counted under in the table.
+    group: String,
+    comparison: Comparison,
+    took: Duration,
+}
+
+/// Compares the fused kernel with the reference; or, with `--against`, a file with it.
+pub fn verify(args: &Verify) -> Result<ExitCode> {
+    if let Some(output) = &args.against {
+        let [input] = args.inputs.as_slice() else {
+            let must = "one file, of which --against is the output";
+            return Err(
+                Invalid::new("IN", format_args!("{} files", args.inputs.len()), must).into()
+            );
+        };
+        let judged = against(input, output)?;
+        return conclude(args, &output.display().to_string(), Rule::Exact, &[judged]);
+    }
+    // What is wrong with a file is found before a device is started.
+    let files = args.inputs.iter().map(|path| Ok((path.display().to_string(), read(path)?)));
+    let files = files.collect::<Result<Vec<_>>>()?;
+    let executor = Executor::open(&args.device.device)?;
+    let rule = executor.rule();
+    let judged = if files.is_empty() {
+        matrix(&executor, rule)?
+    } else {
+        let judge = |(name, call): (String, Call)| judge(name.clone(), name, call, &executor, rule);
+        files.into_iter().map(judge).collect::<Result<Vec<_>>>()?
+    };
+    conclude(args, &executor.describe(), rule, &judged)
+}
+
+fn against(input: &Path, output: &Path) -> Result<Judged> {
+    let mut call = read(input)?;
+    let got = read_output(output, call.problem())?;
+    let name = output.display().to_string();
+    let start = Instant::now();
+    Executor::Reference.run(&mut call)?;
+    let comparison = compare(&call, &got, Rule::Exact);
+    Ok(Judged { group: name.clone(), name, comparison, took: start.elapsed() })
+}
+
+fn matrix(executor: &Executor, rule: Rule) -> Result<Vec<Judged>> {
+    let base = catalogue::matrix().into_iter().map(|case| (case, false));
+    let cases: Vec<_> =
+        base.chain(catalogue::modes().into_iter().map(|case| (case, true))).collect();
+    let bar = ProgressBar::new(cases.len() as u64);
+    let style = ProgressStyle::with_template("{wide_bar} {pos} of {len} problems, {eta} left");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let judged = cases.iter().map(|(case, mode)| {
+        let heads = case.spec.query.map_or(0, |query| query.heads);
+        let group = if *mode { "modes".into() } else { format!("{heads} heads") };
+        let result = judge(case.to_string(), group, case.call()?, executor, rule);
+        bar.inc(1);
+        result
+    });
+    let judged = judged.collect();
+    bar.finish_and_clear();
+    judged
+}
+
+fn judge(
+    name: String,
+    group: String,
+    mut call: Call,
+    executor: &Executor,
+    rule: Rule,
+) -> Result<Judged> {
+    let start = Instant::now();
+    let got = executor.result(&call)?;
+    let took = start.elapsed();
+    Executor::Reference.run(&mut call)?;
+    Ok(Judged { name, group, comparison: compare(&call, &got, rule), took })
+}
+
+/// Writes the report; returns the exit code.
+fn conclude(args: &Verify, what: &str, rule: Rule, judged: &[Judged]) -> Result<ExitCode> {
+    let wrong = judged.iter().filter(|judged| !judged.comparison.holds()).count();
+    let near: usize = judged.iter().map(|judged| judged.comparison.near).sum();
+    let mut text = format!("{what}\n\n{}\n", summary(judged));
+    for judged in judged {
+        if let Some(first) = &judged.comparison.first {
+            text +=
+                &format!("{}: {} values wrong; {first}\n", judged.name, judged.comparison.wrong);
+        }
+    }
+    let total = judged.len();
+    text += &match (wrong, rule, near) {
+        (0, Rule::Exact, _) => {
+            format!("equal bit for bit to the reference: {total} of {total} problems\n")
+        }
+        (0, Rule::Band, 0) => format!(
+            "equal bit for bit to the reference: {total} of {total} problems (promised here: within band)\n"
+        ),
+        (0, Rule::Band, _) => format!(
+            "within band of the reference: {total} of {total} problems, {near} values one unit in the last place off\n"
+        ),
+        _ => format!("DIFFERENT from the reference: {wrong} of {total} problems\n"),
+    };
+    let problems = judged.iter().map(|judged| {
+        let Comparison { values, near, wrong, first } = &judged.comparison;
+        json!({"name": judged.name, "values": values, "near": near, "wrong": wrong, "first": first,
+               "seconds": judged.took.as_secs_f64()})
+    });
+    let rule = if rule == Rule::Exact { "exact" } else { "band" };
+    let json = json!({"target": what, "rule": rule, "different": wrong, "near": near,
+                      "problems": problems.collect::<Vec<_>>()});
+    args.report.write(&text, &json)?;
+    Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
+}
+
+/// One line for each group.
+fn summary(judged: &[Judged]) -> String {
+    let mut groups: Vec<&str> = Vec::new();
+    for judged in judged {
+        if !groups.contains(&judged.group.as_str()) {
+            groups.push(&judged.group);
+        }
+    }
+    let rows = groups.iter().map(|group| {
+        let members = || judged.iter().filter(|judged| judged.group == *group);
+        let sum = |count: fn(&Comparison) -> usize| -> usize {
+            members().map(|judged| count(&judged.comparison)).sum()
+        };
+        let took: Duration = members().map(|judged| judged.took).sum();
+        vec![
+            group.to_string(),
+            members().count().to_string(),
+            sum(|comparison| comparison.values).to_string(),
+            sum(|comparison| comparison.near).to_string(),
+            sum(|comparison| comparison.wrong).to_string(),
+            format!("{:.2}", took.as_secs_f64()),
+        ]
+    });
+    table(&["", "problems", "values", "near", "wrong", "seconds"], rows)
+}

@@ -1,0 +1,268 @@
+//! The paged cache: insertion of a row, and reading it back.
+//!
+//! Within a block of the cache, the data of all its tokens come first, then the UE8M0 scales of all. The
+//! cache is addressed in words of 8 bytes, which is how a token's data and scales are aligned.
+
+use super::{CacheWord, Codec, Lanes, Row, RowExpand, Word, lanes, quant, words};
+use cubecl::prelude::*;
+use mla_prologue_operator::{CacheFormat, Fp8, LANE_RUN, LANES, NOPE_DIM, PadScaleByte, QuantFrom};
+
+/// Where a slot of the cache is.
+#[derive(CubeType, Clone, Copy)]
+pub struct Slot {
+    /// Where the data of the slot begins, in words of 8 bytes.
+    pub data: usize,
+    /// Where its scales begin.
+    pub scales: usize,
+}
+
+/// Finds a slot: a token of a block.
+#[cube]
+pub fn locate(
+    block: u32,
+    token: u32,
+    block_size: u32,
+    block_stride: u32,
+    #[comptime] format: CacheFormat,
+) -> Slot {
+    let start = block as usize * block_stride as usize;
+    let token = token as usize;
+    let data_words = comptime!(format.data_bytes() / 8);
+    let scale_words = comptime!(format.scale_bytes() / 8);
+    Slot {
+        data: start + token * data_words,
+        scales: start + block_size as usize * data_words + token * scale_words,
+    }
+}
+
+/// The scale of a slot's quantization block.
+#[cube]
+fn block_scale(cache: &[CacheWord], slot: &Slot, block: usize) -> f32 {
+    let word = cache[slot.scales + block / 8];
+    let bytes = select(block % 8 < 4, word.extract(0usize), word.extract(1usize));
+    quant::decode_scale(bytes >> ((8 * (block % 4)) as u32) & 0xFF)
+}
+
+/// Words of 8 values that `fp8_ds_mla` quantizes; the others, after RoPE, are stored in 16 bits.
+const NOPE_WORDS: usize = NOPE_DIM / LANE_RUN;
+
+#[cube]
+impl Row {
+    /// Stores the row in a slot of the cache. No other byte of the cache changes.
+    pub fn insert(
+        &mut self,
+        cache: &mut [CacheWord],
+        slot: &Slot,
+        scale_inverse: f32,
+        #[comptime] quant_from: QuantFrom,
+        #[comptime] format: CacheFormat,
+    ) {
+        let lanes = comptime!(self.lanes);
+        let runs = comptime!(lanes.runs());
+        match comptime!(format) {
+            CacheFormat::Fp8DsMla { fp8, .. } | CacheFormat::Mxfp8 { fp8 } => {
+                // Where the RoPE values are stored in 16 bits, to round them here already changes nothing.
+                if comptime!(quant_from == QuantFrom::Rounded) {
+                    self.round();
+                }
+                insert_blocks(&*self, cache, slot, fp8, format)
+            }
+            CacheFormat::Rows16Bit =>
+            {
+                #[unroll(runs == 2)]
+                for run in 0..runs {
+                    let at = slot.data + 2 * lanes::word(run, lanes);
+                    store_float16(&self.values, run * LANE_RUN, cache, at, self.codec);
+                }
+            }
+            CacheFormat::RowsFp8 { fp8 } =>
+            {
+                #[unroll(runs == 2)]
+                for run in 0..runs {
+                    cache[slot.data + lanes::word(run, lanes)] =
+                        quant::encode_each(&self.values, run * LANE_RUN, scale_inverse, fp8);
+                }
+            }
+        }
+    }
+
+    /// Reads the row of a slot. `scale` is that of a cache of FP8 rows.
+    pub fn read(
+        &mut self,
+        cache: &[CacheWord],
+        slot: &Slot,
+        scale: f32,
+        #[comptime] format: CacheFormat,
+    ) {
+        let runs = comptime!(self.lanes.runs());
+        #[unroll(runs == 2)]
+        for run in 0..runs {
+            self.read_run(cache, slot, run, scale, format);
+        }
+    }
+
+    /// Reads the 8 values of a run.
+    fn read_run(
+        &mut self,
+        cache: &[CacheWord],
+        slot: &Slot,
+        run: usize,
+        scale: f32,
+        #[comptime] format: CacheFormat,
+    ) {
+        let word = lanes::word(run, self.lanes);
+        let at = run * LANE_RUN;
+        match comptime!(format) {
+            CacheFormat::Fp8DsMla { fp8, .. } => {
+                if word < NOPE_WORDS {
+                    let scale = block_scale(cache, slot, word / 8);
+                    quant::decode(cache[slot.data + word], scale, &mut self.values, at, fp8);
+                } else {
+                    let from = slot.data + NOPE_WORDS + 2 * (word - NOPE_WORDS);
+                    load_float16(cache, from, &mut self.values, at, self.codec);
+                }
+            }
+            CacheFormat::Mxfp8 { fp8 } => {
+                let scale = block_scale(cache, slot, word / 4);
+                quant::decode(cache[slot.data + word], scale, &mut self.values, at, fp8);
+            }
+            CacheFormat::Rows16Bit => {
+                let from = slot.data + 2 * word;
+                load_float16(cache, from, &mut self.values, at, self.codec);
+            }
+            CacheFormat::RowsFp8 { fp8 } => {
+                quant::decode(cache[slot.data + word], scale, &mut self.values, at, fp8);
+            }
+        }
+    }
+}
+
+/// Stores the 8 values of a run in 16 bits.
+#[cube]
+fn store_float16(
+    x: &Array<f32>,
+    from: usize,
+    cache: &mut [CacheWord],
+    at: usize,
+    #[comptime] codec: Codec,
+) {
+    let word = words::encode(x, from, codec);
+    #[unroll]
+    for i in 0..2usize {
+        let mut part = CacheWord::empty();
+        part.insert(0usize, word.extract(2 * i));
+        part.insert(1usize, word.extract(2 * i + 1));
+        cache[at + i] = part;
+    }
+}
+
+/// Stores a row in blocks of values that share a UE8M0 scale.
+#[cube]
+fn insert_blocks(
+    row: &Row,
+    cache: &mut [CacheWord],
+    slot: &Slot,
+    #[comptime] fp8: Fp8,
+    #[comptime] format: CacheFormat,
+) {
+    let lanes = comptime!(row.lanes);
+    let runs = comptime!(lanes.runs());
+    // Neighbouring lanes that share a scale.
+    let group = comptime!(format.quant_block().unwrap_or(LANE_RUN) / LANE_RUN);
+    let rope_in_16_bits = comptime!(matches!(format, CacheFormat::Fp8DsMla { .. }));
+
+    let mut scales = Array::<u32>::new(runs);
+    #[unroll(runs == 2)]
+    for run in 0..runs {
+        let mut absmax = 0u32.runtime();
+        #[unroll]
+        for i in 0..LANE_RUN {
+            absmax = max(absmax, words::magnitude(row.values[run * LANE_RUN + i]));
+        }
+        scales[run] = absmax;
+    }
+    lanes::max_in_groups(&mut scales, group, lanes);
+
+    #[unroll(runs == 2)]
+    for run in 0..runs {
+        scales[run] = quant::ue8m0(scales[run], fp8);
+        let word = lanes::word(run, lanes);
+        if comptime!(!rope_in_16_bits) || run % 2 == 0 || word < NOPE_WORDS {
+            cache[slot.data + word] =
+                quant::encode_block(&row.values, run * LANE_RUN, scales[run], fp8);
+        } else {
+            let at = slot.data + NOPE_WORDS + 2 * (word - NOPE_WORDS);
+            store_float16(&row.values, run * LANE_RUN, cache, at, row.codec);
+        }
+    }
+    store_scales(&scales, cache, slot, group, lanes, format);
+}
+
+/// Gathers the UE8M0 scales of a row, of which each group of lanes has two, and stores them.
+#[cube]
+fn store_scales(
+    scales: &Array<u32>,
+    cache: &mut [CacheWord],
+    slot: &Slot,
+    #[comptime] group: usize,
+    #[comptime] lanes: Lanes,
+    #[comptime] format: CacheFormat,
+) {
+    let count = comptime!(lanes.per_unit());
+    // Scales of half a row, and of the row.
+    let half_bytes = comptime!(LANES / group);
+    let bytes = comptime!(match format {
+        CacheFormat::Fp8DsMla { .. } => NOPE_DIM / 64,
+        _ => 2 * half_bytes,
+    });
+    let keep = comptime!(matches!(
+        format,
+        CacheFormat::Fp8DsMla { pad_scale_byte: PadScaleByte::Keep, .. }
+    ));
+
+    let mut mine = Array::<u32>::new(count);
+    #[unroll]
+    for word in 0..comptime!(format.scale_bytes() / 8) {
+        let mut packed = CacheWord::empty();
+        #[unroll]
+        for part in 0..2usize {
+            // Four bytes, all of one half of the row.
+            let first = comptime!((word * 2 + part) * 4);
+            let end = comptime!(if first + 4 < bytes { first + 4 } else { bytes });
+            let half = comptime!(first / half_bytes);
+            #[unroll(count == 1)]
+            for lane in 0..count {
+                let byte = (lanes::first(lanes) + lane) / group + comptime!(half * half_bytes);
+                let shifted = scales[lane * 2 + half] << ((8 * (byte % 4)) as u32);
+                mine[lane] = select(byte >= first && byte < end, shifted, 0u32);
+            }
+            packed.insert(part, lanes::join(&mine, lanes));
+        }
+        if lanes::first(lanes) == 0 {
+            if keep {
+                let kept = cache[slot.scales + word].extract(1usize) & 0xFF00_0000;
+                packed.insert(1usize, packed.extract(1usize) | kept);
+            }
+            cache[slot.scales + word] = packed;
+        }
+    }
+}
+
+/// Loads 8 values of 16 bits.
+#[cube]
+fn load_float16(
+    cache: &[CacheWord],
+    from: usize,
+    x: &mut Array<f32>,
+    to: usize,
+    #[comptime] codec: Codec,
+) {
+    let mut word = Word::empty();
+    #[unroll]
+    for i in 0..2usize {
+        let part = cache[from + i];
+        word.insert(2 * i, part.extract(0usize));
+        word.insert(2 * i + 1, part.extract(1usize));
+    }
+    words::decode(word, x, to, codec);
+}

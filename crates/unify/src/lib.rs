@@ -1,0 +1,1 @@
+//! Nothing but features: see `Cargo.toml`.

@@ -1,7 +1,0 @@
-//! The command line `mla-prologue`.
-
-mod cli;
-
-fn main() -> std::process::ExitCode {
-    cli::main()
-}
