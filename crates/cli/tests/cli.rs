@@ -150,8 +150,8 @@ fn bad_input_is_named(#[case] draft: Draft, #[case] message: &str) {
 #[rstest]
 #[case::no_file(&["run", "nowhere.safetensors", "out"], 2, "nowhere.safetensors: the file is missing; it must be a safetensors file")]
 #[case::no_file_to_judge(&["verify", BASIC, "--against", "nowhere"], 2, "nowhere: the file is missing")]
-#[case::no_end(&["run", "/dev/zero", "out"], 2, "/dev/zero: the file is no ordinary file; it must be a safetensors file")]
-#[case::to_a_device(&["run", BASIC, "/dev/null", "--device", "reference"], 2, "/dev/null: OUT is no ordinary file; it must be")]
+#[case::no_end(&["run", "/dev/zero", "out"], 2, "/dev/zero: the file is not an ordinary file; it must be a safetensors file")]
+#[case::to_a_device(&["run", BASIC, "/dev/null", "--device", "reference"], 2, "/dev/null: OUT is not an ordinary file; it must be")]
 #[case::to_a_folder(&["run", BASIC, "examples", "--device", "reference"], 2, "examples: OUT is a folder; it must be a file")]
 #[case::nothing(&[], 2, "a command is missing (see --help)")]
 #[case::empty_path(&["run", "", "out"], 2, "(see --help)")]
@@ -341,6 +341,7 @@ fn burn_device_is_honoured(#[case] value: &str, #[case] code: i32) {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("out");
     let mut program = Command::new(env!("CARGO_BIN_EXE_mla-prologue"));
+    program.current_dir(ROOT);
     program.args(["layer", LAYER, out.to_str().expect("UTF-8")]).env("BURN_DEVICE", value);
     let output = program.output().expect("the program starts");
     let message = String::from_utf8_lossy(&output.stderr);
@@ -376,7 +377,7 @@ fn a_benchmark_draws_what_it_measured() {
     let json: serde_json::Value = serde_json::from_slice(&report.stdout).expect("JSON");
     let how: Vec<_> =
         json["results"].as_array().expect("results").iter().map(|r| &r["how"]).collect();
-    assert_eq!(how, ["fused", "pads known zero", "unfused"]);
+    assert_eq!(how, ["fused", "padding known zero", "unfused"]);
     let picture = fs::read_to_string(svg).expect("it was drawn");
     for text in ["tokens a call", "1 live heads padded to 3", "unfused, six kernels", "<circle"] {
         assert!(picture.contains(text), "{text}");

@@ -3,10 +3,7 @@
 use crate::support::spec;
 use mla_prologue::{
     kernel::{Conversion, prologue::PaddingHeads},
-    operator::{
-        Rounding,
-        prologue::Spec,
-    },
+    operator::{Rounding, prologue::Spec},
 };
 use mla_prologue_codegen::{Target, generate};
 
