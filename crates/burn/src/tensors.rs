@@ -66,7 +66,7 @@ pub fn blocks(cache: CubeTensor, layout: CacheLayout) -> (CubeTensor, usize) {
     (pack(cache), layout.block_stride)
 }
 
-/// The cache itself where nobody else holds it, else a copy.
+/// The cache itself where no clone of it is held, else a copy.
 pub fn writable(device: &Device, cache: CubeTensor, bytes: usize) -> CubeTensor {
     if cache.can_mut() {
         return cache;

@@ -120,7 +120,7 @@ impl Target {
     /// The target of that name.
     ///
     /// # Errors
-    /// A name that is none of this build's.
+    /// A name that is unknown, or of a compiler that is not in this build.
     pub fn of(name: &str) -> Result<Self, Invalid> {
         Self::all().find(|known| known.to_string() == name).ok_or_else(|| {
             let names: Vec<String> = Self::all().map(|target| target.to_string()).collect();

@@ -92,7 +92,7 @@ fn ranks_divide_the_heads(
 
 fn pool(block_size: usize, num_blocks: usize) -> BlockPool {
     BlockPool::new(CacheLayout::new(CacheFormat::default(), block_size, num_blocks))
-        .expect("sensible")
+        .expect("valid")
 }
 
 #[test]

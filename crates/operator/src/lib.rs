@@ -32,5 +32,5 @@ pub const NOPE_DIM: usize = HEAD_DIM - ROPE_DIM;
 pub const LANES: usize = 32;
 /// Neighbouring values of a lane: one 16-byte word of 16-bit values.
 pub const LANE_RUN: usize = 8;
-/// A quantization block's largest magnitude is not taken below this.
+/// The least absmax of a quantization block.
 pub const QUANT_FLOOR: f32 = 1e-4;

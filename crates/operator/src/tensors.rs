@@ -64,7 +64,7 @@ macro_rules! tensors {
         }
 
         impl $type<usize> {
-            /// Compares with the sizes in bytes at hand, which may be larger where `exact` is false.
+            /// Compares with actual sizes in bytes, which may be larger where `exact` is false.
             ///
             /// # Errors
             /// The first tensor that is too small, or not of its size.

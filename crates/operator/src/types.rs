@@ -127,7 +127,7 @@ impl Fp8 {
         }
     }
 
-    /// The largest magnitude that is stored; greater ones saturate to it.
+    /// The largest absolute value that is stored; greater ones saturate to it.
     pub const fn max(self) -> f32 {
         match self {
             Self::E4m3fn => 448.0,

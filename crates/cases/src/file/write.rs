@@ -28,7 +28,7 @@ pub fn write(
 /// Writes a file of these parts under a temporary name and renames it, so that a failure leaves none.
 ///
 /// # Errors
-/// A path where no file can be.
+/// A path that cannot be a file.
 pub fn replace<'a>(path: &Path, parts: impl IntoIterator<Item = &'a [u8]>) -> Result<()> {
     let path = &destination(path)?;
     let failed = |error: io::Error| Error::file("write", path, error.kind());

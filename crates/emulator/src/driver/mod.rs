@@ -154,7 +154,7 @@ impl Host<'_> {
         if address.is_multiple_of(4) && own.chain(given).any(within) {
             Ok(address as *mut c_void)
         } else {
-            Err(format!("accesses {words} words at {address:#x}, which nobody was given"))
+            Err(format!("accesses {words} words at {address:#x}, outside of every allocation"))
         }
     }
 }

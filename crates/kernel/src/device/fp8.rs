@@ -1,11 +1,11 @@
-//! The 8-bit format that a device's own instructions work on: native FP8.
+//! The FP8 format of a device's own instructions.
 
 use super::{Device, Runtime};
 use crate::Result;
 use mla_prologue_operator::{CacheFormat, Fp8, Invalid};
 
 impl Device {
-    /// The native FP8 format: that of the device's own instructions: OCP on NVIDIA, by the architecture on AMD (FNUZ on
+    /// The native FP8 format, that of the device's own instructions: OCP on NVIDIA, by the architecture on AMD (FNUZ on
     /// gfx942). `None` where it has no such instructions, so that either is as good.
     ///
     /// ```

@@ -30,7 +30,7 @@ const PLANE_ROWS: u32 = 8;
 const UNIT_ROWS: u32 = 32;
 
 impl Strategy {
-    /// The layout on GPUs with planes that are at hand only as targets of a compiler.
+    /// The layout on GPUs with planes, for code that is generated without a device.
     pub const fn planes(bf16: Conversion, f16: Conversion) -> Self {
         Self { lanes: Lanes::Plane, bf16, f16, rows_per_cube: PLANE_ROWS, few_rows: 0 }
     }

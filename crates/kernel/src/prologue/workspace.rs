@@ -113,7 +113,7 @@ impl Workspace {
     /// The buffer, for a kernel that reads the output.
     ///
     /// # Safety
-    /// Nobody may write to it: what is known to be zero must stay so. A captured graph that holds a call
+    /// The caller must not write to it: what is known to be zero must stay so. A captured graph that holds a call
     /// on this workspace must not be replayed after a call with more live heads.
     pub unsafe fn buffer(&self) -> Handle {
         self.buffer.clone()

@@ -30,7 +30,7 @@ struct Kernels {
 }
 
 impl Kernels {
-    /// Those of a target; `None`, and said so, where this build cannot compile for it.
+    /// Those of a target; `None`, with a line that says so, where this build cannot compile for it.
     fn of(target: &str, conversion: Conversion) -> Option<Self> {
         let target = find(target)?;
         let strategy = target.strategy(conversion);
@@ -84,7 +84,7 @@ impl Kernels {
     }
 }
 
-/// The target of that name; `None`, and said so, where this build has no compiler for its language.
+/// The target of that name; `None`, with a line that says so, where this build has no compiler for its language.
 pub fn find(name: &str) -> Option<Target> {
     let linked = match name.split(':').next() {
         Some("amdgcn" | "hip-cpp") => cfg!(feature = "hip"),

@@ -118,8 +118,8 @@ fn row(rng: &mut Rng, data: Data, dtype: Float16) -> Vec<u16> {
             let infinity = to_float16(f32::INFINITY, dtype);
             let mut row: Vec<u16> = (0..HEAD_DIM).map(|_| ordinary(rng)).collect();
             for _ in 0..rng.usize(..3) {
-                let strange = [infinity, infinity | 0x8000, infinity + 1, 0x7FFF, 0xFFFF];
-                row[rng.usize(..HEAD_DIM)] = strange[rng.usize(..strange.len())];
+                let non_finite = [infinity, infinity | 0x8000, infinity + 1, 0x7FFF, 0xFFFF];
+                row[rng.usize(..HEAD_DIM)] = non_finite[rng.usize(..non_finite.len())];
             }
             row
         }
