@@ -91,8 +91,7 @@ fn ranks_divide_the_heads(
 }
 
 fn pool(block_size: usize, num_blocks: usize) -> BlockPool {
-    BlockPool::new(CacheLayout::new(CacheFormat::default(), block_size, num_blocks))
-        .expect("valid")
+    BlockPool::new(CacheLayout::new(CacheFormat::default(), block_size, num_blocks)).expect("valid")
 }
 
 #[test]
