@@ -1,7 +1,5 @@
-use crate::{Result, prologue::Rule};
+use crate::{Result, Rule};
 use mla_prologue_kernel::{self as kernel, Device};
-use mla_prologue_operator::prologue::{Call, Tensors};
-use mla_prologue_reference as reference;
 
 /// What runs a call: the reference on the CPU, or the kernel on a device.
 #[derive(Debug)]
@@ -51,21 +49,48 @@ impl Executor {
     ///
     /// # Errors
     /// A device that fails.
-    pub fn run(&self, call: &mut Call) -> Result<()> {
+    pub fn run(&self, call: &mut impl Runnable) -> Result<()> {
         match self {
-            Self::Reference => reference::prologue::run(call),
-            Self::Device(device) => kernel::prologue::run(device, call)?,
+            Self::Reference => call.run_reference(),
+            Self::Device(device) => call.run_on(device)?,
         }
         Ok(())
     }
 
-    /// What a call's tensors hold after it was run, on a copy of them.
+    /// A copy of a call after it was run.
     ///
     /// # Errors
     /// A device that fails.
-    pub fn result(&self, call: &Call) -> Result<Tensors<Vec<u8>>> {
+    pub fn result<C: Runnable + Clone>(&self, call: &C) -> Result<C> {
         let mut call = call.clone();
         self.run(&mut call)?;
-        Ok(call.into_tensors())
+        Ok(call)
     }
 }
+
+/// A call of some operator.
+pub trait Runnable {
+    /// Runs it by the reference.
+    fn run_reference(&mut self);
+
+    /// Runs it by the kernel on a device.
+    ///
+    /// # Errors
+    /// A device that fails.
+    fn run_on(&mut self, device: &Device) -> kernel::Result<()>;
+}
+
+macro_rules! runnable {
+    ($($operator:ident),+) => {
+        $(impl Runnable for mla_prologue_operator::$operator::Call {
+            fn run_reference(&mut self) {
+                mla_prologue_reference::$operator::run(self);
+            }
+
+            fn run_on(&mut self, device: &Device) -> kernel::Result<()> {
+                kernel::$operator::run(device, self)
+            }
+        })+
+    };
+}
+runnable!(prologue, attend, gather);

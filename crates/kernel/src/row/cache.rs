@@ -97,43 +97,41 @@ impl Row {
         let runs = comptime!(self.lanes.runs());
         #[unroll(runs == 2)]
         for run in 0..runs {
-            self.read_run(cache, slot, run, scale, format);
+            let word = lanes::word(run, self.lanes);
+            let (at, codec) = (run * LANE_RUN, comptime!(self.codec));
+            read_word(cache, slot, word, scale, &mut self.values, at, codec, format);
         }
     }
+}
 
-    /// Reads the 8 values of a run.
-    fn read_run(
-        &mut self,
-        cache: &[CacheWord],
-        slot: &Slot,
-        run: usize,
-        scale: f32,
-        #[comptime] format: CacheFormat,
-    ) {
-        let word = lanes::word(run, self.lanes);
-        let at = run * LANE_RUN;
-        match comptime!(format) {
-            CacheFormat::Fp8DsMla { fp8, .. } => {
-                if word < NOPE_WORDS {
-                    let scale = block_scale(cache, slot, word / 8);
-                    quant::decode(cache[slot.data + word], scale, &mut self.values, at, fp8);
-                } else {
-                    let from = slot.data + NOPE_WORDS + 2 * (word - NOPE_WORDS);
-                    load_float16(cache, from, &mut self.values, at, self.codec);
-                }
-            }
-            CacheFormat::Mxfp8 { fp8 } => {
-                let scale = block_scale(cache, slot, word / 4);
-                quant::decode(cache[slot.data + word], scale, &mut self.values, at, fp8);
-            }
-            CacheFormat::Rows16Bit => {
-                let from = slot.data + 2 * word;
-                load_float16(cache, from, &mut self.values, at, self.codec);
-            }
-            CacheFormat::RowsFp8 { fp8 } => {
-                quant::decode(cache[slot.data + word], scale, &mut self.values, at, fp8);
+/// Reads the 8 values of a word of a slot's row into `x[at..at + 8]`. `scale` is that of a cache of FP8 rows.
+#[cube]
+pub fn read_word(
+    cache: &[CacheWord],
+    slot: &Slot,
+    word: usize,
+    scale: f32,
+    x: &mut Array<f32>,
+    at: usize,
+    #[comptime] codec: Codec,
+    #[comptime] format: CacheFormat,
+) {
+    match comptime!(format) {
+        CacheFormat::Fp8DsMla { fp8, .. } => {
+            if word < NOPE_WORDS {
+                let scale = block_scale(cache, slot, word / 8);
+                quant::decode(cache[slot.data + word], scale, x, at, fp8);
+            } else {
+                let from = slot.data + NOPE_WORDS + 2 * (word - NOPE_WORDS);
+                load_float16(cache, from, x, at, codec);
             }
         }
+        CacheFormat::Mxfp8 { fp8 } => {
+            let scale = block_scale(cache, slot, word / 4);
+            quant::decode(cache[slot.data + word], scale, x, at, fp8);
+        }
+        CacheFormat::Rows16Bit => load_float16(cache, slot.data + 2 * word, x, at, codec),
+        CacheFormat::RowsFp8 { fp8 } => quant::decode(cache[slot.data + word], scale, x, at, fp8),
     }
 }
 
