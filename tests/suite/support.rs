@@ -10,7 +10,8 @@ use mla_prologue::{
 };
 use mla_prologue_cases::{
     Executor,
-    prologue::{Case, Data, Rule, SlotPattern, compare},
+    Rule,
+    prologue::{Case, Data, SlotPattern, compare},
 };
 use std::path::{Path, PathBuf};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -4,7 +4,7 @@ use super::{Timing, Variant, Workload};
 use cubecl::{client::Client, future::block_on, server::ServerError};
 use mla_prologue_cases::{
     Error, Executor, Result,
-    prologue::{Rule, compare},
+    Rule, prologue::compare,
 };
 use mla_prologue_kernel::{
     Device, Error as DeviceError,

@@ -18,6 +18,7 @@ mod draw;
 mod error;
 mod executor;
 pub mod file;
+mod input;
 #[cfg(feature = "burn")]
 pub mod layer;
 mod pairwise;
@@ -25,4 +26,5 @@ pub mod prologue;
 
 pub use comparison::{Comparison, Rule};
 pub use error::{Error, Result};
-pub use executor::Executor;
+pub use executor::{Executor, Runnable};
+pub use input::Input;

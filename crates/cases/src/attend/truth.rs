@@ -50,7 +50,7 @@ pub fn truths(call: &Call) -> Vec<Head> {
             let bytes = tensors.extra_kv_cache;
             entries.extend(read(&second.cache, bytes, &extra, spec.extra_count()));
         }
-        let starts = (0..spec.heads).map(|head| token * spec.token_stride() + head * HEAD_DIM);
+        let starts = (0..spec.heads).map(|head| token * spec.stride() + head * HEAD_DIM);
         let q = decode_rows(tensors.q, spec.dtype, &Rows::at(starts));
         let angles = angles.as_ref().map(|angles| angles[token]);
         let heads = q.chunks_exact(HEAD_DIM).enumerate();

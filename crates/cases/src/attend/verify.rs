@@ -1,6 +1,6 @@
 //! Comparison of what a call wrote with what the reference gives.
 
-use super::truth::{Head, Truth, truths};
+use super::truth::{Truth, truths};
 use crate::{Comparison, Rule};
 use mla_prologue_operator::{
     Float16, HEAD_DIM,

@@ -52,7 +52,7 @@ pub fn finish<N: Size>(
                 let dimensions = slice * team.slice_vectors() + item % team.slice_vectors();
                 let row = item / team.slice_vectors() * team.heads_per_item;
                 store_item(
-                    tensors, scalars, scratch, output, token, first_head, row, dimensions, at, blueprint,
+                    tensors, scalars, &*scratch, output, token, first_head, row, dimensions, at, blueprint,
                 );
             }
         }

@@ -7,7 +7,7 @@
 //! **Layout.** Tensors in words of 16 bytes, the caches and `out` in words of 8.
 
 use super::{
-    Blueprint, Team,
+    Blueprint,
     entries::{self, slot_count},
     finish, load,
     scratch::Scratch,
@@ -121,14 +121,14 @@ fn tile<N: Size>(
     }
     for chunk in 0..chunks {
         let extra = chunk >= first_chunks;
-        entries::find(tensors, scalars, scratch, token, chunk, first_chunks, blueprint);
+        entries::find(&*tensors, scalars, scratch, token, chunk, first_chunks, blueprint);
         scratch.sync();
-        if slot_count(scratch) > 0 {
+        if slot_count(&*scratch) > 0 {
             for slice in 0..comptime!(team.slices()) {
                 if comptime!(team.slices() > 1) {
                     load::queries(&tensors.q, scalars, scratch, token, first_head, slice, blueprint);
                 }
-                load::keys(tensors, scalars, scratch, extra, slice, blueprint);
+                load::keys(&*tensors, scalars, scratch, extra, slice, blueprint);
                 scratch.sync();
                 steps::scores(scratch, slice, scalars.scale);
                 scratch.sync();
@@ -137,10 +137,10 @@ fn tile<N: Size>(
             #[unroll(team.shared)]
             for slice in 0..comptime!(team.slices()) {
                 if comptime!(team.slices() > 1) {
-                    load::keys(tensors, scalars, scratch, extra, slice, blueprint);
+                    load::keys(&*tensors, scalars, scratch, extra, slice, blueprint);
                     scratch.sync();
                 }
-                output.add(scratch, slice);
+                output.add(&*scratch, slice);
                 scratch.sync();
             }
             output.empty = false;

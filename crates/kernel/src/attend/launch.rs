@@ -103,7 +103,7 @@ fn scalars(problem: &Problem) -> Scalars {
         tokens: spec.tokens as u32,
         heads: spec.heads as u32,
         out_heads: spec.padded_heads as u32,
-        q_token_stride: (spec.token_stride() / LANE_RUN) as u32,
+        q_token_stride: (spec.stride() / LANE_RUN) as u32,
         scale: spec.scale,
         kv_scale: spec.kv_scale.unwrap_or(1.0),
         count: spec.count() as u32,

@@ -119,7 +119,7 @@ fn keys_of<N: Size>(
         if block == NO_INDEX {
             #[unroll]
             for i in 0..LANE_RUN {
-                x[i] = -0.0;
+                x[i] = f32::reinterpret(comptime!((-0f32).to_bits()).runtime());
             }
         } else {
             let token = scratch.slots[2 * key + 1];

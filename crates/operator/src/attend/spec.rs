@@ -97,7 +97,7 @@ impl Spec {
     }
 
     /// From a token of `q` to the next, in values.
-    pub const fn token_stride(&self) -> usize {
+    pub const fn stride(&self) -> usize {
         match self.token_stride {
             Some(stride) => stride,
             None => self.q_heads.saturating_mul(HEAD_DIM),
@@ -184,7 +184,7 @@ impl Spec {
             format_args!("{} tokens of {} heads", self.tokens, self.padded_heads),
             "less than 2^31 rows",
         )?;
-        let stride = self.token_stride();
+        let stride = self.stride();
         check_stride("the token stride of q", stride)?;
         require(
             self.token_stride.is_none() || stride / HEAD_DIM >= self.q_heads,

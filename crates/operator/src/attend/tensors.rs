@@ -50,7 +50,7 @@ impl Tensors<usize> {
             Some((count, lens))
         };
         let mut sizes = Self {
-            q: extent(&[(tokens, spec.token_stride()), (spec.q_heads, HEAD_DIM)])?,
+            q: extent(&[(tokens, spec.stride()), (spec.q_heads, HEAD_DIM)])?,
             kv_cache: spec.cache.bytes(),
             sinks: if spec.sinks { spec.heads.checked_mul(4)? } else { 0 },
             out: tokens.checked_mul(spec.padded_heads)?.checked_mul(HEAD_DIM * 2)?,

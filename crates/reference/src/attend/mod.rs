@@ -67,7 +67,7 @@ pub fn run(call: &mut Call) {
 fn attend(problem: &Problem, read: &Tensors<&[u8]>) -> Vec<Option<Partial>> {
     let spec = problem.spec();
     let starts = (0..spec.tokens * spec.heads)
-        .map(|row| row / spec.heads * spec.token_stride() + row % spec.heads * HEAD_DIM);
+        .map(|row| row / spec.heads * spec.stride() + row % spec.heads * HEAD_DIM);
     let q = decode_rows(read.q, spec.dtype, &Rows::at(starts));
     let (slots, extra) = (problem.slots(read), problem.extra_slots(read));
     let extra_cache = spec.extra.map_or(spec.cache, |extra| extra.cache);

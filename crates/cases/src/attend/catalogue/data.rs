@@ -10,7 +10,7 @@ use mla_prologue_operator::{
 };
 use mla_prologue_reference::{
     cache,
-    numbers::{encode, to_float16},
+    numbers::{encode, to_f32_bytes, to_float16},
 };
 use std::fmt;
 
@@ -91,7 +91,7 @@ pub fn draw(case: &Case, problem: Problem) -> Result<Call> {
             let table = window.table;
             let block = |rng: &mut Rng| rng.i64(-1..spec.cache.num_blocks as i64);
             let blocks = (0..table.sequences * table.blocks).map(|_| block(rng)).collect();
-            let ids = (0..spec.tokens).map(|_| rng.i64(..table.sequences as i64)).collect();
+            let ids = (0..spec.tokens).map(|_| rng.i64(0..table.sequences as i64)).collect();
             let ids = window.sequence_ids.map(|index| draw::indices(ids, index));
             let tokens = table.blocks * spec.cache.block_size;
             (draw::indices(blocks, table.index_type), ids.unwrap_or_default(), tokens)
@@ -107,7 +107,8 @@ pub fn draw(case: &Case, problem: Problem) -> Result<Call> {
         (slots, lens, keys(rng, spec, &extra.cache, case.data))
     });
     let (extra_slots, extra_lens, extra_kv_cache) = extra.unwrap_or_default();
-    let sinks = (0..if spec.sinks { spec.heads } else { 0 }).map(|_| sink(rng, case.data));
+    let sinks = if spec.sinks { spec.heads } else { 0 };
+    let sinks: Vec<f32> = (0..sinks).map(|_| sink(rng, case.data)).collect();
     let tensors = Tensors {
         q: queries(rng, problem.sizes().q / 2, spec.dtype, case.data),
         slots,
@@ -117,7 +118,7 @@ pub fn draw(case: &Case, problem: Problem) -> Result<Call> {
         extra_kv_cache,
         extra_slots,
         extra_lens,
-        sinks: sinks.flat_map(f32::to_le_bytes).collect(),
+        sinks: to_f32_bytes(&sinks),
         positions: positions.unwrap_or_default(),
         cos_sin_cache: spec
             .rotary
@@ -195,7 +196,7 @@ fn entries(
     };
     let capacity = cache.capacity() as i64;
     let slot = |entry: usize| {
-        let slot = rng.i64(..capacity);
+        let slot = rng.i64(0..capacity);
         let third = entry.is_multiple_of(3);
         match pattern {
             SlotPattern::Some if third => [-1, -2, low][entry / 3 % 3],
