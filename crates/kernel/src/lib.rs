@@ -31,6 +31,11 @@
 //! # Ok::<(), mla_prologue_kernel::Error>(())
 //! ```
 
+#![allow(
+    clippy::single_match,
+    reason = "CubeCL expands `match` on what is known when a kernel is compiled, not `if let`"
+)]
+
 mod arguments;
 pub mod attend;
 mod buffers;

@@ -1,6 +1,7 @@
 //! Programs and files: the little that the tasks need of both.
 
 use std::{
+    ffi::OsString,
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -82,6 +83,13 @@ pub fn root() -> PathBuf {
 pub fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
     cargo.current_dir(root());
+    // What cargo told this program about itself would make some build scripts (ring's) run again when cargo is next called
+    // without it.
+    let told = ["CARGO_PKG_", "CARGO_MANIFEST_"];
+    let told = |name: &OsString| told.iter().any(|start| name.to_string_lossy().starts_with(start));
+    for name in std::env::vars_os().map(|(name, _)| name).filter(told) {
+        cargo.env_remove(name);
+    }
     cargo
 }
 
