@@ -141,7 +141,9 @@ fn conclude(args: &Verify, what: &str, rule: Rule, judged: &[Judged]) -> Result<
         ),
         (0, Rule::Bound, _) => {
             let worst = judged.iter().map(|judged| judged.comparison.worst).fold(0.0, f64::max);
-            format!("within the bound: {total} of {total} problems, the worst error {worst:.3} of it\n")
+            format!(
+                "within the bound: {total} of {total} problems, the worst error {worst:.3} of it\n"
+            )
         }
         _ => format!("DIFFERENT from the reference: {wrong} of {total} problems\n"),
     };

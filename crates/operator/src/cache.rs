@@ -236,9 +236,16 @@ impl CacheLayout {
     /// The same, of the cache whose arguments have this prefix.
     pub(crate) fn validate_as(&self, prefix: &str) -> Result<()> {
         let name = self.format.name();
-        require(self.block_size > 0, format_args!("{prefix}block_size"), self.block_size, "1 or more")?;
+        require(
+            self.block_size > 0,
+            format_args!("{prefix}block_size"),
+            self.block_size,
+            "1 or more",
+        )?;
         let unit = self.format.stride_unit();
-        let too_big = || Invalid::new(format_args!("{prefix}block_size"), self.block_size, "at most 2^32 tokens");
+        let too_big = || {
+            Invalid::new(format_args!("{prefix}block_size"), self.block_size, "at most 2^32 tokens")
+        };
         let least = self.block_size.checked_mul(self.format.token_bytes()).ok_or_else(too_big)?;
         require(
             self.block_stride >= least && self.block_stride.is_multiple_of(unit),

@@ -42,7 +42,8 @@ pub fn truths(call: &Call) -> Vec<Head> {
     let token = |token: usize| {
         let read = |layout: &CacheLayout, bytes: &[u8], slots: &[Option<usize>], count: usize| {
             let slots = slots[token * count..(token + 1) * count].iter().flatten();
-            slots.map(|slot| cache::read(layout, spec.dtype, spec.kv_scale, bytes, *slot))
+            slots
+                .map(|slot| cache::read(layout, spec.dtype, spec.kv_scale, bytes, *slot))
                 .collect::<Vec<_>>()
         };
         let mut entries = read(&spec.cache, tensors.kv_cache, &slots, spec.count());
@@ -66,9 +67,8 @@ fn truth(
     sink: Option<&f32>,
     angles: Option<Angles>,
 ) -> Head {
-    let dot = |v: &Vec<f32>| -> f64 {
-        q.iter().zip(v).map(|(q, v)| f64::from(*q) * f64::from(*v)).sum()
-    };
+    let dot =
+        |v: &Vec<f32>| -> f64 { q.iter().zip(v).map(|(q, v)| f64::from(*q) * f64::from(*v)).sum() };
     let scores: Vec<f64> = entries.iter().map(|v| dot(v) * f64::from(spec.scale)).collect();
     let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let weights: Vec<f64> = scores.iter().map(|score| (score - max).exp()).collect();

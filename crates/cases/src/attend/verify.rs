@@ -6,7 +6,7 @@ use mla_prologue_operator::{
     Float16, HEAD_DIM,
     attend::{Call, Tensors},
 };
-use mla_prologue_reference::numbers::{decode_rows, from_f32_bytes, Rows};
+use mla_prologue_reference::numbers::{Rows, decode_rows, from_f32_bytes};
 
 /// Compares what a call wrote with what the reference wrote: `want` after it was run.
 pub fn compare(want: &Call, got: &Tensors<Vec<u8>>, rule: Rule) -> Comparison {

@@ -1,5 +1,6 @@
 use mla_prologue_operator::{
-    CacheFormat, CacheLayout, Float16, Index, Invalid, ROPE_DIM, Result, RotaryTable, RotaryType, TableOrder,
+    CacheFormat, CacheLayout, Float16, Index, Invalid, ROPE_DIM, Result, RotaryTable, RotaryType,
+    TableOrder,
 };
 use safetensors::Dtype;
 

@@ -53,8 +53,7 @@ pub fn problem(file: &Described, named: &HashMap<String, String>) -> Result<Prob
     let tokens = file.get(main)?.1.first().copied().unwrap_or(0);
     let query = metadata.q.then(|| query(file, &metadata, dtype)).transpose()?;
     let key = metadata.kv.then(|| key(file, &metadata, tokens, dtype)).transpose()?;
-    let norm =
-        query.is_some_and(|query| query.norm) || key.is_some_and(|key| key.norm.is_some());
+    let norm = query.is_some_and(|query| query.norm) || key.is_some_and(|key| key.norm.is_some());
     let eps = metadata.eps(norm)?;
     let position_type = file.index("positions", [Some(tokens)])?.0;
     Spec::new(tokens, file.table(metadata.table_order()?)?)
@@ -75,7 +74,12 @@ fn query(file: &Described, metadata: &Metadata, dtype: Float16) -> Result<Query,
     Ok(Query::new(heads, padded_heads).norm(norm).rope(rope).rounding(rounding).scale(scale))
 }
 
-fn key(file: &Described, metadata: &Metadata, tokens: usize, dtype: Float16) -> Result<Key, Invalid> {
+fn key(
+    file: &Described,
+    metadata: &Metadata,
+    tokens: usize,
+    dtype: Float16,
+) -> Result<Key, Invalid> {
     file.shape("kv", [Some(tokens), Some(HEAD_DIM)])?;
     file.require("kv", dtype)?;
     let weight = file.find("kv_norm_weight").is_some();

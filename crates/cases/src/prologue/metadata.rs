@@ -32,7 +32,19 @@ pub const KEYS: &[KeyInfo] = &[
 /// Tensors and keys that belong to the queries; they are refused where nothing is done to these.
 const OF_QUERIES: &[&str] = &["q", "padded_heads", "q_norm", "q_rope", "q_rounding", "q_scale"];
 /// Those that belong to the keys.
-const OF_KEYS: &[&str] = &["kv", "kv_norm_weight", "slot_mapping", "kv_cache", "block_size", "kv_norm_rounding", "kv_quant_from", "cache_format", "fp8", "pad_scale_byte", "kv_scale"];
+const OF_KEYS: &[&str] = &[
+    "kv",
+    "kv_norm_weight",
+    "slot_mapping",
+    "kv_cache",
+    "block_size",
+    "kv_norm_rounding",
+    "kv_quant_from",
+    "cache_format",
+    "fp8",
+    "pad_scale_byte",
+    "kv_scale",
+];
 
 /// The metadata of a file, its names checked.
 pub struct Metadata<'a> {

@@ -176,8 +176,7 @@ impl Blueprint {
     /// The specialization for a problem on a device with this strategy.
     pub fn new(problem: &Problem, strategy: &Strategy) -> Self {
         let spec = problem.spec();
-        let list =
-            |list: &SlotList| ListBlueprint { index_type: list.index_type, lens: list.lens };
+        let list = |list: &SlotList| ListBlueprint { index_type: list.index_type, lens: list.lens };
         let codec = strategy.codec(spec.dtype);
         Self {
             team: Team::new(spec.heads, strategy),

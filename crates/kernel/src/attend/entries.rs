@@ -31,7 +31,12 @@ pub fn find<N: Size>(
                 match comptime!(blueprint.entries) {
                     EntriesBlueprint::Slots(list) => {
                         let slot = listed(
-                            &tensors.slots, &tensors.lens, token, entry, scalars.count, list,
+                            &tensors.slots,
+                            &tensors.lens,
+                            token,
+                            entry,
+                            scalars.count,
+                            list,
                         );
                         if slot / scalars.block_size < scalars.num_blocks {
                             block = slot / scalars.block_size;
@@ -39,8 +44,15 @@ pub fn find<N: Size>(
                         }
                     }
                     EntriesBlueprint::Window { table, sequence_ids } => {
-                        (block, at) =
-                            windowed(tensors, scalars, token, entry, table, sequence_ids, blueprint);
+                        (block, at) = windowed(
+                            tensors,
+                            scalars,
+                            token,
+                            entry,
+                            table,
+                            sequence_ids,
+                            blueprint,
+                        );
                     }
                 }
             } else {

@@ -2,12 +2,12 @@
 
 use super::{
     Blueprint,
-    kernel::{Arguments, Scalars},
+    kernel::{Arguments, Scalars, Tile},
     scratch::{CHUNK_FACTOR, EARLIER, MAX, SUM, Scratch},
     steps::Output,
 };
 use crate::row::{
-    CacheWord,
+    CacheWord, Word,
     exp2::exp,
     rope::{self, Rotary},
     words::{self, INFINITY, magnitude},
@@ -25,8 +25,7 @@ pub fn finish<N: Size>(
     scalars: &Scalars,
     scratch: &mut Scratch<N>,
     output: &Output<N>,
-    token: usize,
-    first_head: u32,
+    tile: &Tile,
     #[comptime] blueprint: Blueprint,
 ) {
     let team = comptime!(scratch.team);
@@ -36,7 +35,7 @@ pub fn finish<N: Size>(
     for step in 0..comptime!(vectors.div_ceil(workers)) {
         let vector = step * workers + me;
         if vector < vectors {
-            finish_heads(tensors, scalars, scratch, token, first_head, vector, output.empty, blueprint);
+            finish_heads(tensors, scalars, scratch, tile, vector, output.empty, blueprint);
         }
     }
     scratch.sync();
@@ -48,20 +47,20 @@ pub fn finish<N: Size>(
         for step in 0..steps {
             let item = step * workers + me;
             if item < items {
-                let at = (slice * steps + step) * team.heads_per_item;
-                let dimensions = slice * team.slice_vectors() + item % team.slice_vectors();
-                let row = item / team.slice_vectors() * team.heads_per_item;
-                store_item(
-                    tensors, scalars, &*scratch, output, token, first_head, row, dimensions, at, blueprint,
-                );
+                let piece = Piece {
+                    at: (slice * steps + step) * team.heads_per_item,
+                    row: item / team.slice_vectors() * team.heads_per_item,
+                    dimensions: slice * team.slice_vectors() + item % team.slice_vectors(),
+                };
+                store_piece(tensors, scalars, &*scratch, output, tile, &piece, blueprint);
             }
         }
     }
     // Padding heads, by the team of the first tile.
-    if first_head == 0 {
+    if tile.first_head == 0 {
         let row_words = comptime!(HEAD_DIM / WORD_VALUES);
         let words = (scalars.out_heads - scalars.heads) as usize * row_words;
-        let start = (token * scalars.out_heads as usize + scalars.heads as usize) * row_words;
+        let start = (tile.token * scalars.out_heads as usize + scalars.heads as usize) * row_words;
         for step in 0..words.div_ceil(workers) {
             let word = step * workers + me;
             if word < words {
@@ -77,8 +76,7 @@ fn finish_heads<N: Size>(
     tensors: &mut Arguments,
     scalars: &Scalars,
     scratch: &mut Scratch<N>,
-    token: usize,
-    first_head: u32,
+    tile: &Tile,
     vector: usize,
     empty: bool,
     #[comptime] blueprint: Blueprint,
@@ -96,10 +94,10 @@ fn finish_heads<N: Size>(
     let mut with_sink = sum;
     #[unroll]
     for lane in 0..comptime!(team.width) {
-        let head = first_head + (vector * team.width + lane) as u32;
+        let head = tile.first_head + (vector * team.width + lane) as u32;
         if head < scalars.heads {
             if comptime!(blueprint.stats) {
-                let at = token * scalars.heads as usize + head as usize;
+                let at = tile.token * scalars.heads as usize + head as usize;
                 tensors.max[at] = most.extract(lane);
                 tensors.sum[at] = sum.extract(lane);
             }
@@ -123,27 +121,35 @@ fn finish_heads<N: Size>(
     }
 }
 
-/// Stores `width` dimensions of a few heads.
+/// A piece of the output: `width` dimensions of a few heads.
+#[derive(CubeType, Clone, Copy)]
+struct Piece {
+    /// Where it begins in the unit's values.
+    at: usize,
+    /// The first of the heads, in the tile.
+    row: usize,
+    /// Which vector of dimensions.
+    dimensions: usize,
+}
+
+/// Stores a piece.
 #[cube]
-fn store_item<N: Size>(
+fn store_piece<N: Size>(
     tensors: &mut Arguments,
     scalars: &Scalars,
     scratch: &Scratch<N>,
     output: &Output<N>,
-    token: usize,
-    first_head: u32,
-    row: usize,
-    dimensions: usize,
-    at: usize,
+    tile: &Tile,
+    piece: &Piece,
     #[comptime] blueprint: Blueprint,
 ) {
     let team = comptime!(scratch.team);
     let vectors = comptime!(team.head_vectors());
     #[unroll]
     for i in 0..comptime!(team.heads_per_item) {
-        let head = first_head + (row + i) as u32;
+        let head = tile.first_head + (piece.row + i) as u32;
         if head < scalars.heads {
-            let vector = row / team.width + comptime!(i / team.width);
+            let vector = piece.row / team.width + comptime!(i / team.width);
             let lane = comptime!(i % team.width);
             let mut x = Array::<f32>::new(comptime!(team.width));
             #[unroll]
@@ -161,29 +167,36 @@ fn store_item<N: Size>(
                 if !zero {
                     #[unroll]
                     for k in 0..comptime!(team.width) {
-                        x[k] = output.values[at + i].extract(k) * factor / sum;
+                        x[k] = output.values[piece.at + i].extract(k) * factor / sum;
                     }
                     match comptime!(blueprint.rotary) {
                         Some(rotary) => {
                             let position = words::index(
                                 &tensors.positions,
-                                token,
+                                tile.token,
                                 blueprint.position_type,
                             );
-                            let dimension = dimensions * team.width;
+                            let dimension = piece.dimensions * team.width;
                             if dimension >= NOPE_DIM && position < scalars.table_rows {
                                 let table = &tensors.cos_sin_cache;
                                 let pair = (dimension - NOPE_DIM) / 2;
-                                unrotate(&mut x, table, position as usize, pair, team.width, rotary);
+                                unrotate(
+                                    &mut x,
+                                    table,
+                                    position as usize,
+                                    pair,
+                                    team.width,
+                                    rotary,
+                                );
                             }
                         }
                         None => {}
                     }
                 }
             }
-            let start = (token * scalars.out_heads as usize + head as usize)
+            let start = (tile.token * scalars.out_heads as usize + head as usize)
                 * comptime!(HEAD_DIM / WORD_VALUES)
-                + dimensions * comptime!(team.width / WORD_VALUES);
+                + piece.dimensions * comptime!(team.width / WORD_VALUES);
             #[unroll]
             for word in 0..comptime!(team.width / WORD_VALUES) {
                 let mut packed = CacheWord::empty();
@@ -203,7 +216,7 @@ fn store_item<N: Size>(
 #[cube]
 fn unrotate(
     x: &mut Array<f32>,
-    table: &[crate::row::Word],
+    table: &[Word],
     position: usize,
     pair: usize,
     #[comptime] width: usize,

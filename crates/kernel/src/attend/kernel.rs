@@ -83,10 +83,23 @@ scalars! {
     }
 }
 
+/// A tile of heads of a token.
+#[derive(CubeType, Clone, Copy)]
+pub struct Tile {
+    /// The token.
+    pub token: usize,
+    /// The first of the heads.
+    pub first_head: u32,
+}
+
 /// Attends. Whatever slots, lengths, positions and block tables hold, the kernel stays within its buffers: an entry that is
 /// not in its cache is skipped, and a token whose position is no row of the rotary table is not rotated.
 #[cube(launch_unchecked, address_type = "dynamic")]
-pub fn attend<N: Size>(tensors: &mut Arguments, scalars: &Scalars, #[comptime] blueprint: Blueprint) {
+pub fn attend<N: Size>(
+    tensors: &mut Arguments,
+    scalars: &Scalars,
+    #[comptime] blueprint: Blueprint,
+) {
     let team = comptime!(blueprint.team);
     let tiles = scalars.heads.div_ceil(comptime!(team.heads as u32)) as usize;
     let work = if comptime!(team.shared) {
@@ -96,37 +109,37 @@ pub fn attend<N: Size>(tensors: &mut Arguments, scalars: &Scalars, #[comptime] b
     };
     if work < scalars.tokens as usize * tiles {
         let mut scratch = Scratch::<N>::new(team);
-        tile::<N>(tensors, scalars, &mut scratch, work / tiles, work % tiles, blueprint);
+        let first_head = (work % tiles) as u32 * comptime!(team.heads as u32);
+        let tile = Tile { token: work / tiles, first_head };
+        attend_tile::<N>(tensors, scalars, &mut scratch, &tile, blueprint);
     }
 }
 
 /// One tile of heads of a token.
 #[cube]
-fn tile<N: Size>(
+fn attend_tile<N: Size>(
     tensors: &mut Arguments,
     scalars: &Scalars,
     scratch: &mut Scratch<N>,
-    token: usize,
-    tile: usize,
+    tile: &Tile,
     #[comptime] blueprint: Blueprint,
 ) {
     let team = comptime!(blueprint.team);
     let chunk_size = comptime!(CHUNK as u32);
     let first_chunks = scalars.count.div_ceil(chunk_size);
     let chunks = first_chunks + scalars.extra_count.div_ceil(chunk_size);
-    let first_head = tile as u32 * comptime!(team.heads as u32);
     let mut output = steps::Output::<N>::new(team);
     if comptime!(team.slices() == 1) {
-        load::queries(&tensors.q, scalars, scratch, token, first_head, 0usize, blueprint);
+        load::queries(&tensors.q, scalars, scratch, tile, 0usize, blueprint);
     }
     for chunk in 0..chunks {
         let extra = chunk >= first_chunks;
-        entries::find(&*tensors, scalars, scratch, token, chunk, first_chunks, blueprint);
+        entries::find(&*tensors, scalars, scratch, tile.token, chunk, first_chunks, blueprint);
         scratch.sync();
         if slot_count(&*scratch) > 0 {
             for slice in 0..comptime!(team.slices()) {
                 if comptime!(team.slices() > 1) {
-                    load::queries(&tensors.q, scalars, scratch, token, first_head, slice, blueprint);
+                    load::queries(&tensors.q, scalars, scratch, tile, slice, blueprint);
                 }
                 load::keys(&*tensors, scalars, scratch, extra, slice, blueprint);
                 scratch.sync();
@@ -147,5 +160,5 @@ fn tile<N: Size>(
         }
         scratch.sync();
     }
-    finish::finish(tensors, scalars, scratch, &output, token, first_head, blueprint);
+    finish::finish(tensors, scalars, scratch, &output, tile, blueprint);
 }

@@ -2,11 +2,12 @@
 
 use super::{
     Blueprint,
-    kernel::{Arguments, Scalars},
+    kernel::{Arguments, Scalars, Tile},
     scratch::Scratch,
 };
 use crate::row::{
-    CacheWord, ROW_WORDS, Word, cache,
+    CacheWord, ROW_WORDS, Word,
+    cache::{self, Reading},
     words::{self, NO_INDEX},
 };
 use cubecl::prelude::*;
@@ -18,8 +19,7 @@ pub fn queries<N: Size>(
     q: &[Word],
     scalars: &Scalars,
     scratch: &mut Scratch<N>,
-    token: usize,
-    first_head: u32,
+    tile: &Tile,
     slice: usize,
     #[comptime] blueprint: Blueprint,
 ) {
@@ -37,9 +37,9 @@ pub fn queries<N: Size>(
             let mut x = Array::<f32>::new(LANE_RUN);
             #[unroll]
             for lane in 0..comptime!(team.width) {
-                let head = first_head + (vector * comptime!(team.width) + lane) as u32;
+                let head = tile.first_head + (vector * comptime!(team.width) + lane) as u32;
                 if head < scalars.heads {
-                    let start = token * scalars.q_token_stride as usize
+                    let start = tile.token * scalars.q_token_stride as usize
                         + head as usize * ROW_WORDS
                         + slice * words_of_slice;
                     words::decode(q[start + word], &mut x, 0usize, blueprint.codec);
@@ -110,6 +110,8 @@ fn keys_of<N: Size>(
     let items = comptime!(CHUNK * words_of_slice);
     let workers = comptime!(team.workers());
     let vectors = comptime!(LANE_RUN / team.width);
+    let (codec, format) = comptime!((blueprint.codec, blueprint.format));
+    let reading = Reading { scale, codec, format };
     let me = scratch.me();
     for step in 0..comptime!(items.div_ceil(workers)) {
         let item = step * workers + me;
@@ -123,10 +125,9 @@ fn keys_of<N: Size>(
             }
         } else {
             let token = scratch.slots[2 * key + 1];
-            let slot = cache::locate(block, token, block_size, block_stride, blueprint.format);
+            let slot = cache::locate(block, token, block_size, block_stride, format);
             let at = slice * words_of_slice + word;
-            let codec = comptime!(blueprint.codec);
-            cache::read_word(cache, &slot, at, scale, &mut x, 0usize, codec, blueprint.format);
+            cache::read_word(cache, &slot, at, &reading, &mut x, 0usize);
         }
         #[unroll]
         for part in 0..vectors {

@@ -97,9 +97,7 @@ pub fn weights<N: Size>(scratch: &mut Scratch<N>, first: bool) {
         let (key, vector) = (item / vectors, item % vectors);
         let mut weight = Vector::new(0.0f32);
         if scratch.slots[2 * key] != NO_INDEX {
-            weight = exp_each(
-                scratch.weights[item] - scratch.heads[CHUNK_MAX * vectors + vector],
-            );
+            weight = exp_each(scratch.weights[item] - scratch.heads[CHUNK_MAX * vectors + vector]);
         }
         scratch.weights[item] = weight;
     }

@@ -37,7 +37,14 @@ const LEAST_SHARED_MEMORY: usize = 65536;
 impl Strategy {
     /// The layout on GPUs with planes, for code that is generated without a device.
     pub const fn planes(bf16: Conversion, f16: Conversion) -> Self {
-        Self { lanes: Lanes::Plane, bf16, f16, rows_per_cube: PLANE_ROWS, few_rows: 0, shared_memory: LEAST_SHARED_MEMORY }
+        Self {
+            lanes: Lanes::Plane,
+            bf16,
+            f16,
+            rows_per_cube: PLANE_ROWS,
+            few_rows: 0,
+            shared_memory: LEAST_SHARED_MEMORY,
+        }
     }
 
     /// The layout for a device with these properties.

@@ -95,28 +95,41 @@ impl Row {
         #[comptime] format: CacheFormat,
     ) {
         let runs = comptime!(self.lanes.runs());
+        let codec = comptime!(self.codec);
+        let reading = Reading { scale, codec, format };
         #[unroll(runs == 2)]
         for run in 0..runs {
             let word = lanes::word(run, self.lanes);
-            let (at, codec) = (run * LANE_RUN, comptime!(self.codec));
-            read_word(cache, slot, word, scale, &mut self.values, at, codec, format);
+            read_word(cache, slot, word, &reading, &mut self.values, run * LANE_RUN);
         }
     }
 }
 
-/// Reads the 8 values of a word of a slot's row into `x[at..at + 8]`. `scale` is that of a cache of FP8 rows.
+/// How a cache's values are read.
+#[derive(CubeType, Clone, Copy)]
+pub struct Reading {
+    /// The scale of a cache of FP8 rows.
+    pub scale: f32,
+    /// The type of 16-bit values.
+    #[cube(comptime)]
+    pub codec: Codec,
+    /// How tokens are stored.
+    #[cube(comptime)]
+    pub format: CacheFormat,
+}
+
+/// Reads the 8 values of a word of a slot's row into `x[at..at + 8]`.
 #[cube]
 pub fn read_word(
     cache: &[CacheWord],
     slot: &Slot,
     word: usize,
-    scale: f32,
+    reading: &Reading,
     x: &mut Array<f32>,
     at: usize,
-    #[comptime] codec: Codec,
-    #[comptime] format: CacheFormat,
 ) {
-    match comptime!(format) {
+    let (scale, codec) = (reading.scale, comptime!(reading.codec));
+    match comptime!(reading.format) {
         CacheFormat::Fp8DsMla { fp8, .. } => {
             if word < NOPE_WORDS {
                 let scale = block_scale(cache, slot, word / 8);

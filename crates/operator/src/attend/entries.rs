@@ -101,6 +101,14 @@ impl Window {
             None => self.table.validate(tokens, "tokens")?,
             Some(_) => self.table.validate_entries()?,
         }
+        // The kernel counts tokens of a sequence in 32 bits.
+        let tokens = self.table.tokens(cache);
+        require(
+            tokens.saturating_add(self.length) <= MAX_ROWS,
+            "the width of block_table",
+            self.table.blocks,
+            "small enough for less than 2^31 tokens of a sequence and its window",
+        )?;
         require_blocks(self.length, cache, "kv_cache")
     }
 }

@@ -115,7 +115,8 @@ impl Problem {
                 check("sequence_ids", ids, sequences, must)?;
                 let tokens = window.table.tokens(&spec.cache);
                 let positions = self.positions(tensors.positions);
-                let must = format_args!("below the {tokens} tokens that block_table has blocks for");
+                let must =
+                    format_args!("below the {tokens} tokens that block_table has blocks for");
                 check("positions", positions, tokens, must)?;
             }
         }
@@ -158,9 +159,8 @@ fn check(
     limit: usize,
     must: std::fmt::Arguments,
 ) -> Result<()> {
-    let outside = |&(_, value): &(usize, i64)| {
-        usize::try_from(value).map_or(true, |value| value >= limit)
-    };
+    let outside =
+        |&(_, value): &(usize, i64)| usize::try_from(value).map_or(true, |value| value >= limit);
     match values.enumerate().find(outside) {
         Some((at, value)) => {
             Err(Invalid::new(format_args!("{name}[{at}]"), value, must).of(Kind::Index))

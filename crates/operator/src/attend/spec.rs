@@ -1,6 +1,7 @@
 use super::{Entries, Extra, Problem, SlotList, Tensors};
 use crate::{
-    CacheLayout, Float16, HEAD_DIM, Index, Invalid, MAX_ROWS, Result, RotaryTable, error::require,
+    CacheLayout, Float16, HEAD_DIM, Index, Invalid, MAX_ROWS, Result, RotaryTable,
+    error::require,
     tensors::{check_stride, setters},
 };
 

@@ -1,6 +1,9 @@
 use super::{Problem, Tensors};
 use crate::{
-    CacheLayout, Float16, Fp8, HEAD_DIM, Index, Invalid, MAX_ROWS, QuantFrom, Result, RotaryTable, Rounding, cache::check_scale, error::require,
+    CacheLayout, Float16, Fp8, HEAD_DIM, Index, Invalid, MAX_ROWS, QuantFrom, Result, RotaryTable,
+    Rounding,
+    cache::check_scale,
+    error::require,
     tensors::{check_stride, setters},
 };
 

@@ -42,12 +42,14 @@ pub fn run(call: &mut Call) {
     let sink = |row: usize| sinks.get(row % spec.heads).copied();
     if spec.stats {
         let none = (f32::NEG_INFINITY, 0.0);
-        let stats = heads.iter().map(|head| head.as_ref().map_or(none, |head| (head.max, head.sum)));
+        let stats =
+            heads.iter().map(|head| head.as_ref().map_or(none, |head| (head.max, head.sum)));
         let (max, sum): (Vec<f32>, Vec<f32>) = stats.unzip();
         written.max.copy_from_slice(&numbers::to_f32_bytes(&max));
         written.sum.copy_from_slice(&numbers::to_f32_bytes(&sum));
     }
-    let output = |(row, head): (usize, Option<Partial>)| head.and_then(|head| head.output(sink(row)));
+    let output =
+        |(row, head): (usize, Option<Partial>)| head.and_then(|head| head.output(sink(row)));
     let rows: Vec<_> = heads.into_par_iter().enumerate().map(output).collect();
     let zero = vec![0.0; HEAD_DIM];
     let values = |row: &Option<Vec<f32>>| row.clone().unwrap_or_else(|| zero.clone());

@@ -74,7 +74,8 @@ fn case(choice: &[usize; CHOICES.len()], seed: u64) -> Option<Case> {
     let sequences = if entries == 3 { 3 } else { [1, 2, 3, 2, 2, 2][shape] };
     let table = BlockTable { sequences, blocks: 9, index_type: index };
     let window = Window::new(count, table);
-    let (block_size, extra_block_size) = [(64, 2), (16, 1), (2, 64), (64, 16), (256, 4), (1, 8)][shape];
+    let (block_size, extra_block_size) =
+        [(64, 2), (16, 1), (2, 64), (64, 16), (256, 4), (1, 8)][shape];
     let order = TableOrder::ALL[(rotary / 2) % 2];
     let dtypes = [RotaryType::F32, RotaryType::F32, RotaryType::Bf16, RotaryType::F16];
     let rotary = (rotary > 0).then_some(RotaryTable { rows: 700, dtype: dtypes[rotary], order });

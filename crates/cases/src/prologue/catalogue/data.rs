@@ -76,8 +76,8 @@ pub fn draw(case: &Case, problem: Problem) -> Result<Call> {
         values.iter().take(bytes / 2).flat_map(|bits| bits.to_le_bytes()).collect()
     };
     let weight = |rng: &mut Rng| -> Vec<u8> {
-        let values =
-            (0..sizes.kv_norm_weight / 2).map(|_| to_float16(1.0 + 0.5 * draw::bell(rng), spec.dtype));
+        let values = (0..sizes.kv_norm_weight / 2)
+            .map(|_| to_float16(1.0 + 0.5 * draw::bell(rng), spec.dtype));
         values.flat_map(u16::to_le_bytes).collect()
     };
     let positions = (0..spec.tokens).map(|_| rng.usize(..spec.table.rows) as i64).collect();
