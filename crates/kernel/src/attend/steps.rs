@@ -94,12 +94,15 @@ pub fn weights<N: Size>(scratch: &mut Scratch<N>, first: bool) {
     let items = comptime!(CHUNK * vectors);
     for step in 0..comptime!(items.div_ceil(workers)) {
         let item = step * workers + me;
-        let (key, vector) = (item / vectors, item % vectors);
-        let mut weight = Vector::new(0.0f32);
-        if scratch.slots[2 * key] != NO_INDEX {
-            weight = exp_each(scratch.weights[item] - scratch.heads[CHUNK_MAX * vectors + vector]);
+        if item < items {
+            let (key, vector) = (item / vectors, item % vectors);
+            let mut weight = Vector::new(0.0f32);
+            if scratch.slots[2 * key] != NO_INDEX {
+                let most = scratch.heads[CHUNK_MAX * vectors + vector];
+                weight = exp_each(scratch.weights[item] - most);
+            }
+            scratch.weights[item] = weight;
         }
-        scratch.weights[item] = weight;
     }
     scratch.sync();
     for step in 0..comptime!(vectors.div_ceil(workers)) {

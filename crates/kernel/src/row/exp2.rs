@@ -28,13 +28,15 @@ pub fn exp2(t: f32) -> f32 {
     select(magnitude(t) > INFINITY, t, power)
 }
 
-/// e^x, through [`exp2`].
+/// e^x for an x that is not above 0, through [`exp2`].
 #[cube]
 pub fn exp(x: f32) -> f32 {
-    exp2(x * LOG2_E)
+    // GPU compilers would make this product and the addition that follows it one operation, which rounds once. The product
+    // has no sign to lose.
+    exp2(f32::reinterpret(u32::reinterpret(x * LOG2_E) | 0x8000_0000))
 }
 
-/// e^x of each value.
+/// e^x of each value, none of which is above 0.
 #[cube]
 pub fn exp_each<N: Size>(x: Vector<f32, N>) -> Vector<f32, N> {
     let mut powers = Vector::<f32, N>::empty();
