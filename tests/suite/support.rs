@@ -6,11 +6,11 @@ use mla_prologue::{
         CacheFormat, CacheLayout, Float16,
         prologue::{Call, Key, Problem, Query, RotaryTable, Spec, Tensors},
     },
-    reference::{self, numbers::to_float16},
+    reference::numbers::to_float16,
 };
 use mla_prologue_cases::{
-    Executor,
-    prologue::{Case, Data, Rule, SlotPattern, compare},
+    Executor, Rule, Runnable,
+    prologue::{Case, Data, SlotPattern},
 };
 use std::path::{Path, PathBuf};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -68,22 +68,22 @@ pub fn exact_executors() -> Vec<Executor> {
 }
 
 /// What the reference makes of a call.
-pub fn reference(call: &Call) -> Call {
+pub fn reference<C: Runnable>(call: &C) -> C {
     let mut call = call.clone();
-    reference::prologue::run(&mut call);
+    call.run_reference();
     call
 }
 
 /// What an executor makes of a call, after it was found equal to the reference.
-pub fn run_exact(call: &Call, executor: &Executor, name: &str) -> Tensors<Vec<u8>> {
+pub fn run_exact<C: Runnable>(call: &C, executor: &Executor, name: &str) -> C::Tensors {
     let got = executor.result(call).expect("the executor runs");
     assert_exact(call, &got, &format!("{name} on {}", executor.describe()));
     got
 }
 
 /// Fails where a result is not the reference's.
-pub fn assert_exact(call: &Call, got: &Tensors<Vec<u8>>, name: &str) {
-    let found = compare(&reference(call), got, Rule::Exact);
+pub fn assert_exact<C: Runnable>(call: &C, got: &C::Tensors, name: &str) {
+    let found = reference(call).compare(got, Rule::Exact);
     assert!(found.holds(), "{name}: {:?}", found.first);
 }
 

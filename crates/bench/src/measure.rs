@@ -2,10 +2,7 @@
 
 use super::{Timing, Variant, Workload};
 use cubecl::{client::Client, future::block_on, server::ServerError};
-use mla_prologue_cases::{
-    Error, Executor, Result,
-    prologue::{Rule, compare},
-};
+use mla_prologue_cases::{Error, Executor, Result, Rule, prologue::compare};
 use mla_prologue_kernel::{
     Device, Error as DeviceError,
     prologue::{self, Buffers, PaddingHeads, Unfused, launch_with_padding, upload},

@@ -1,7 +1,6 @@
-use crate::{Result, prologue::Rule};
+use crate::{Comparison, Result, Rule};
 use mla_prologue_kernel::{self as kernel, Device};
-use mla_prologue_operator::prologue::{Call, Tensors};
-use mla_prologue_reference as reference;
+use std::path::Path;
 
 /// What runs a call: the reference on the CPU, or the kernel on a device.
 #[derive(Debug)]
@@ -51,10 +50,10 @@ impl Executor {
     ///
     /// # Errors
     /// A device that fails.
-    pub fn run(&self, call: &mut Call) -> Result<()> {
+    pub fn run(&self, call: &mut impl Runnable) -> Result<()> {
         match self {
-            Self::Reference => reference::prologue::run(call),
-            Self::Device(device) => kernel::prologue::run(device, call)?,
+            Self::Reference => call.run_reference(),
+            Self::Device(device) => call.run_on(device)?,
         }
         Ok(())
     }
@@ -63,9 +62,73 @@ impl Executor {
     ///
     /// # Errors
     /// A device that fails.
-    pub fn result(&self, call: &Call) -> Result<Tensors<Vec<u8>>> {
+    pub fn result<C: Runnable>(&self, call: &C) -> Result<C::Tensors> {
         let mut call = call.clone();
         self.run(&mut call)?;
         Ok(call.into_tensors())
     }
 }
+
+/// A call of some operator, which can be run and judged.
+pub trait Runnable: Clone {
+    /// Its tensors.
+    type Tensors;
+
+    /// Runs it by the reference.
+    fn run_reference(&mut self);
+
+    /// Runs it by the kernel on a device.
+    ///
+    /// # Errors
+    /// A device that fails.
+    fn run_on(&mut self, device: &Device) -> kernel::Result<()>;
+
+    /// The tensors as they are.
+    fn into_tensors(self) -> Self::Tensors;
+
+    /// Compares tensors that somebody wrote with this call's, after the reference ran it.
+    fn compare(&self, got: &Self::Tensors, rule: Rule) -> Comparison;
+
+    /// Reads the tensors that somebody wrote for this call.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or holds something else.
+    fn read_output(&self, path: &Path) -> Result<Self::Tensors>;
+
+    /// The rule for what somebody else wrote.
+    fn foreign_rule() -> Rule;
+}
+
+macro_rules! runnable {
+    ($($operator:ident: $foreign:expr),+) => {
+        $(impl Runnable for mla_prologue_operator::$operator::Call {
+            type Tensors = mla_prologue_operator::$operator::Tensors<Vec<u8>>;
+
+            fn run_reference(&mut self) {
+                mla_prologue_reference::$operator::run(self);
+            }
+
+            fn run_on(&mut self, device: &Device) -> kernel::Result<()> {
+                kernel::$operator::run(device, self)
+            }
+
+            fn into_tensors(self) -> Self::Tensors {
+                Self::into_tensors(self)
+            }
+
+            fn compare(&self, got: &Self::Tensors, rule: Rule) -> Comparison {
+                crate::$operator::compare(self, got, rule)
+            }
+
+            fn read_output(&self, path: &Path) -> Result<Self::Tensors> {
+                crate::$operator::read_output(path, self.problem())
+            }
+
+            fn foreign_rule() -> Rule {
+                $foreign
+            }
+        })+
+    };
+}
+// Another prologue has the same arithmetic; another attention kernel has sums in an order of its own.
+runnable!(prologue: Rule::Exact, attend: Rule::Bound);

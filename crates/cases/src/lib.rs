@@ -2,7 +2,7 @@
 //! data is drawn from a seed, file formats, what runs a case, and comparison with the reference.
 //!
 //! ```
-//! use mla_prologue_cases::{Executor, prologue::{Rule, catalogue, compare}};
+//! use mla_prologue_cases::{Executor, Rule, prologue::{catalogue, compare}};
 //!
 //! let call = catalogue::matrix()[3].call()?;
 //! let fused = Executor::open("cpu")?.result(&call)?;
@@ -12,12 +12,19 @@
 //! # Ok::<(), mla_prologue_cases::Error>(())
 //! ```
 
+pub mod attend;
+mod comparison;
+mod draw;
 mod error;
 mod executor;
 pub mod file;
+mod input;
 #[cfg(feature = "burn")]
 pub mod layer;
+mod pairwise;
 pub mod prologue;
 
+pub use comparison::{Comparison, Rule};
 pub use error::{Error, Result};
-pub use executor::Executor;
+pub use executor::{Executor, Runnable};
+pub use input::Input;

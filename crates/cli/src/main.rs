@@ -1,5 +1,6 @@
 //! The command line `mla-prologue`: a module for each command, with its arguments.
 
+mod attend;
 mod bench;
 mod devices;
 #[cfg(feature = "persistence")]
@@ -38,6 +39,8 @@ enum Command {
     Devices(devices::Devices),
     /// Run the fused kernel on a file
     Run(run::Run),
+    /// Attend over a paged cache, on a file
+    Attend(attend::Attend),
     /// Compare the fused kernel with the reference, bit for bit
     Verify(verify::Verify),
     /// Measure the fused kernel
@@ -81,6 +84,7 @@ fn dispatch(args: Args) -> Result<ExitCode> {
     match args.command {
         Command::Devices(args) => devices::devices(&args).map(|()| ExitCode::SUCCESS),
         Command::Run(args) => run::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Attend(args) => attend::attend(&args).map(|()| ExitCode::SUCCESS),
         Command::Verify(args) => verify::verify(&args),
         Command::Bench(args) => bench::bench(&args).map(|()| ExitCode::SUCCESS),
         Command::Source(args) => source::source(&args).map(|()| ExitCode::SUCCESS),

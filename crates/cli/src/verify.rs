@@ -5,11 +5,8 @@ use crate::{
 };
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use mla_prologue_cases::{
-    Executor, Result,
-    prologue::{Comparison, Rule, catalogue, compare, read, read_output},
-};
-use mla_prologue_operator::{Invalid, prologue::Call};
+use mla_prologue_cases::{Comparison, Executor, Input, Result, Rule, Runnable, attend, prologue};
+use mla_prologue_operator::Invalid;
 use serde_json::json;
 use std::{
     path::{Path, PathBuf},
@@ -19,7 +16,7 @@ use std::{
 
 #[derive(Args)]
 pub struct Verify {
-    /// Files as `run` takes them; without any, the built-in matrix of problems
+    /// Files as `run` or `attend` takes them; without any, the built-in catalogue of problems of both
     #[arg(value_name = "IN")]
     pub inputs: Vec<PathBuf>,
     /// Judge this file, which somebody else made from IN, instead of running a device
@@ -49,56 +46,67 @@ pub fn verify(args: &Verify) -> Result<ExitCode> {
                 Invalid::new("IN", format_args!("{} files", args.inputs.len()), must).into()
             );
         };
-        let judged = against(input, output)?;
-        return conclude(args, &output.display().to_string(), Rule::Exact, &[judged]);
+        let (judged, rule) = match Input::read(input)? {
+            Input::Prologue(call) => against(call, output)?,
+            Input::Attend(call) => against(call, output)?,
+        };
+        return conclude(args, &output.display().to_string(), rule, &[judged]);
     }
     // What is wrong with a file is found before a device is started.
-    let files = args.inputs.iter().map(|path| Ok((path.display().to_string(), read(path)?)));
+    let files = args.inputs.iter().map(|path| Ok((path.display().to_string(), Input::read(path)?)));
     let files = files.collect::<Result<Vec<_>>>()?;
     let executor = Executor::open(&args.device.device)?;
     let rule = executor.rule();
     let judged = if files.is_empty() {
-        matrix(&executor, rule)?
+        catalogue(&executor, rule)?
     } else {
-        let judge = |(name, call): (String, Call)| judge(name.clone(), name, call, &executor, rule);
+        let judge = |(name, input): (String, Input)| match input {
+            Input::Prologue(call) => judge(name.clone(), name, call, &executor, rule),
+            Input::Attend(call) => judge(name.clone(), name, call, &executor, rule),
+        };
         files.into_iter().map(judge).collect::<Result<Vec<_>>>()?
     };
     conclude(args, &executor.describe(), rule, &judged)
 }
 
-fn against(input: &Path, output: &Path) -> Result<Judged> {
-    let mut call = read(input)?;
-    let got = read_output(output, call.problem())?;
+fn against<C: Runnable>(mut call: C, output: &Path) -> Result<(Judged, Rule)> {
+    let got = call.read_output(output)?;
     let name = output.display().to_string();
     let start = Instant::now();
     Executor::Reference.run(&mut call)?;
-    let comparison = compare(&call, &got, Rule::Exact);
-    Ok(Judged { group: name.clone(), name, comparison, took: start.elapsed() })
+    let rule = C::foreign_rule();
+    let comparison = call.compare(&got, rule);
+    Ok((Judged { group: name.clone(), name, comparison, took: start.elapsed() }, rule))
 }
 
-fn matrix(executor: &Executor, rule: Rule) -> Result<Vec<Judged>> {
-    let base = catalogue::matrix().into_iter().map(|case| (case, false));
-    let cases: Vec<_> =
-        base.chain(catalogue::modes().into_iter().map(|case| (case, true))).collect();
-    let bar = ProgressBar::new(cases.len() as u64);
+fn catalogue(executor: &Executor, rule: Rule) -> Result<Vec<Judged>> {
+    use prologue::catalogue as prologues;
+    let base = prologues::matrix().into_iter().map(|case| (case, false));
+    let prologues: Vec<_> =
+        base.chain(prologues::modes().into_iter().map(|case| (case, true))).collect();
+    let attends = attend::catalogue::modes();
+    let bar = ProgressBar::new((prologues.len() + attends.len()) as u64);
     let style = ProgressStyle::with_template("{wide_bar} {pos} of {len} problems, {eta} left");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    let judged = cases.iter().map(|(case, mode)| {
+    let mut judged = Vec::new();
+    for (case, mode) in &prologues {
         let heads = case.spec.query.map_or(0, |query| query.heads);
         let group = if *mode { "modes".into() } else { format!("{heads} heads") };
-        let result = judge(case.to_string(), group, case.call()?, executor, rule);
+        judged.push(judge(case.to_string(), group, case.call()?, executor, rule)?);
         bar.inc(1);
-        result
-    });
-    let judged = judged.collect();
+    }
+    for case in &attends {
+        judged.push(judge(case.to_string(), "attend".into(), case.call()?, executor, rule)?);
+        bar.inc(1);
+    }
     bar.finish_and_clear();
-    judged
+    Ok(judged)
 }
 
-fn judge(
+fn judge<C: Runnable>(
     name: String,
     group: String,
-    mut call: Call,
+    mut call: C,
     executor: &Executor,
     rule: Rule,
 ) -> Result<Judged> {
@@ -106,7 +114,7 @@ fn judge(
     let got = executor.result(&call)?;
     let took = start.elapsed();
     Executor::Reference.run(&mut call)?;
-    Ok(Judged { name, group, comparison: compare(&call, &got, rule), took })
+    Ok(Judged { name, group, comparison: call.compare(&got, rule), took })
 }
 
 /// Writes the report; returns the exit code.
@@ -131,14 +139,24 @@ fn conclude(args: &Verify, what: &str, rule: Rule, judged: &[Judged]) -> Result<
         (0, Rule::Band, _) => format!(
             "within band of the reference: {total} of {total} problems, {near} values one unit in the last place off\n"
         ),
+        (0, Rule::Bound, _) => {
+            let worst = judged.iter().map(|judged| judged.comparison.worst).fold(0.0, f64::max);
+            format!(
+                "within the bound: {total} of {total} problems, the worst error {worst:.3} of it\n"
+            )
+        }
         _ => format!("DIFFERENT from the reference: {wrong} of {total} problems\n"),
     };
     let problems = judged.iter().map(|judged| {
-        let Comparison { values, near, wrong, first } = &judged.comparison;
-        json!({"name": judged.name, "values": values, "near": near, "wrong": wrong, "first": first,
+        let Comparison { values, near, wrong, first, worst } = &judged.comparison;
+        json!({"name": judged.name, "values": values, "near": near, "wrong": wrong, "first": first, "worst": worst,
                "seconds": judged.took.as_secs_f64()})
     });
-    let rule = if rule == Rule::Exact { "exact" } else { "band" };
+    let rule = match rule {
+        Rule::Exact => "exact",
+        Rule::Band => "band",
+        Rule::Bound => "bound",
+    };
     let json = json!({"target": what, "rule": rule, "different": wrong, "near": near,
                       "problems": problems.collect::<Vec<_>>()});
     args.report.write(&text, &json)?;

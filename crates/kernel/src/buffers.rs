@@ -37,16 +37,21 @@ pub(crate) fn check_buffer(
 /// Buffers begin at a word.
 const ALIGNMENT: u64 = 16;
 
-/// Cubes for that many rows, spread over two dimensions where one does not hold them.
+/// Cubes for that many rows.
 pub(crate) fn grid(
     client: &Client,
     rows: usize,
     lanes: Lanes,
     rows_per_cube: u32,
 ) -> (CubeCount, CubeDim) {
-    let cubes = rows.div_ceil(rows_per_cube as usize) as u32;
-    let x = cubes.min(client.properties().hardware.max_cube_count.0);
-    (CubeCount::Static(x, cubes.div_ceil(x), 1), cube_dim(lanes, rows_per_cube))
+    (cubes(client, rows.div_ceil(rows_per_cube as usize)), cube_dim(lanes, rows_per_cube))
+}
+
+/// That many cubes, spread over two dimensions where one does not hold them.
+pub(crate) fn cubes(client: &Client, count: usize) -> CubeCount {
+    let count = count as u32;
+    let x = count.min(client.properties().hardware.max_cube_count.0);
+    CubeCount::Static(x, count.div_ceil(x), 1)
 }
 
 /// The units of a cube.

@@ -4,6 +4,7 @@
 //!
 //! - [`prologue`]: normalizes and rotates the query heads of each token, pads them to the count that the attention
 //!   kernel accepts, and rotates, quantizes and inserts the key into the paged cache.
+//! - [`attend`]: attention over the cache, for any number of heads.
 //! - [`gather`]: reads the cache back.
 //! - [`convert`]: what a framework needs besides, with the bits of the operators' own conversions.
 //!
@@ -36,6 +37,7 @@
 )]
 
 mod arguments;
+pub mod attend;
 mod buffers;
 pub mod convert;
 mod definition;

@@ -198,6 +198,11 @@ impl CacheLayout {
         self.num_blocks * self.block_size
     }
 
+    /// The slot of that number, where the cache has it.
+    pub(crate) fn slot(&self, number: i64) -> Option<usize> {
+        usize::try_from(number).ok().filter(|slot| *slot < self.capacity())
+    }
+
     /// Bytes of the whole cache.
     pub const fn bytes(&self) -> usize {
         self.num_blocks * self.block_stride
@@ -225,14 +230,26 @@ impl CacheLayout {
     /// A block of no tokens, a stride that is too small or no multiple of the format's unit, or a
     /// cache too large to be counted.
     pub fn validate(&self) -> Result<()> {
+        self.validate_as("")
+    }
+
+    /// The same, of the cache whose arguments have this prefix.
+    pub(crate) fn validate_as(&self, prefix: &str) -> Result<()> {
         let name = self.format.name();
-        require(self.block_size > 0, "block_size", self.block_size, "1 or more")?;
+        require(
+            self.block_size > 0,
+            format_args!("{prefix}block_size"),
+            self.block_size,
+            "1 or more",
+        )?;
         let unit = self.format.stride_unit();
-        let too_big = || Invalid::new("block_size", self.block_size, "at most 2^32 tokens");
+        let too_big = || {
+            Invalid::new(format_args!("{prefix}block_size"), self.block_size, "at most 2^32 tokens")
+        };
         let least = self.block_size.checked_mul(self.format.token_bytes()).ok_or_else(too_big)?;
         require(
             self.block_stride >= least && self.block_stride.is_multiple_of(unit),
-            "the block stride of kv_cache",
+            format_args!("the block stride of {prefix}kv_cache"),
             self.block_stride,
             format_args!(
                 "a multiple of {unit} and at least {least} bytes, for {} tokens in {name}",
@@ -241,7 +258,7 @@ impl CacheLayout {
         )?;
         require(
             self.block_stride / 8 < u32::MAX as usize,
-            "the block stride of kv_cache",
+            format_args!("the block stride of {prefix}kv_cache"),
             self.block_stride,
             "below 32 GiB",
         )?;
@@ -249,7 +266,7 @@ impl CacheLayout {
             && self.num_blocks.checked_mul(self.block_size).is_some_and(|n| n < u32::MAX as usize);
         require(
             countable,
-            "kv_cache",
+            format_args!("{prefix}kv_cache"),
             format_args!("{} blocks of {} slots", self.num_blocks, self.block_size),
             "less than 2^32 - 1 slots",
         )

@@ -1,6 +1,6 @@
 //! The vocabulary of DeepSeek-V4's attention operators, which every other crate shares.
 //!
-//! A folder an operator, [`prologue`] and [`gather`]: its `Spec` (shapes and options), once validated a `Problem`; its
+//! A folder an operator, [`prologue`], [`attend`] and [`gather`]: its `Spec` (shapes and options), once validated a `Problem`; its
 //! `Tensors`, declared once; and a `Call`, a problem with its tensors in host memory. What the operators share is here:
 //! number types, the paged cache's layout ([`CacheLayout`]), and the one error ([`Invalid`]), which names an argument, its
 //! value and what it must be.
@@ -8,18 +8,23 @@
 //! It computes nothing. The arithmetic is defined by the crate `mla-prologue-reference` and done on a
 //! device by `mla-prologue-kernel`.
 
+pub mod attend;
+mod block_table;
 mod cache;
 mod error;
 pub mod gather;
 mod names;
 pub mod prologue;
+mod rotary;
 mod tensors;
 mod types;
 
+pub use block_table::BlockTable;
 pub use cache::{CacheFormat, CacheLayout, PadScaleByte};
 pub use error::{Invalid, Kind, Result};
+pub use rotary::{RotaryTable, RotaryType, TableOrder};
 pub use tensors::Access;
-pub use types::{Float16, Fp8, Index, QuantFrom, RotaryType, Rounding, TableOrder};
+pub use types::{Float16, Fp8, Index, QuantFrom, Rounding};
 
 /// Values of one head.
 pub const HEAD_DIM: usize = 512;
@@ -32,5 +37,7 @@ pub const NOPE_DIM: usize = HEAD_DIM - ROPE_DIM;
 pub const LANES: usize = 32;
 /// Neighbouring values of a lane: one 16-byte word of 16-bit values.
 pub const LANE_RUN: usize = 8;
+/// Rows that one call may have.
+pub(crate) const MAX_ROWS: usize = i32::MAX as usize;
 /// The least absmax of a quantization block.
 pub const QUANT_FLOOR: f32 = 1e-4;

@@ -1,3 +1,5 @@
+use crate::{HEAD_DIM, Result, error::require};
+
 /// What an operator does with one of its tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
@@ -106,3 +108,24 @@ macro_rules! setters {
     };
 }
 pub(crate) use setters;
+
+/// Bytes from the first to the last row of 16-bit values, given how many rows there are and how far
+/// apart, in values, in each dimension.
+pub(crate) fn extent(dimensions: &[(usize, usize)]) -> Option<usize> {
+    let mut values = HEAD_DIM;
+    for &(count, stride) in dimensions {
+        let Some(steps) = count.checked_sub(1) else { return Some(0) };
+        values = values.checked_add(steps.checked_mul(stride)?)?;
+    }
+    values.checked_mul(2)
+}
+
+/// Rows begin at a word of 16 bytes, and the kernel counts strides in these words, in 32 bits.
+pub(crate) fn check_stride(name: &str, stride: usize) -> Result<()> {
+    require(
+        stride.is_multiple_of(8) && stride / 8 < u32::MAX as usize,
+        name,
+        stride,
+        "a multiple of 8 values (16 bytes), below 2^35",
+    )
+}

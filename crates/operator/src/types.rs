@@ -42,41 +42,6 @@ impl Index {
 }
 
 named! {
-    /// The type of the rotary table; 16-bit ones are converted to f32 exactly.
-    pub enum RotaryType {
-        /// IEEE binary32.
-        #[default]
-        F32 = "f32",
-        /// bfloat16.
-        Bf16 = "bf16",
-        /// IEEE binary16.
-        F16 = "f16",
-    }
-}
-
-impl RotaryType {
-    /// Bytes of one value.
-    pub const fn bytes(self) -> usize {
-        match self {
-            Self::F32 => 4,
-            Self::Bf16 | Self::F16 => 2,
-        }
-    }
-}
-
-named! {
-    /// The order in which a row of the rotary table stores the 32 cosines and 32 sines of a position. The *pairing* of
-    /// the values that are rotated is another matter: it is always interleaved (GPT-J), never half-split (NeoX).
-    pub enum TableOrder {
-        /// All cosines, then all sines.
-        #[default]
-        CosThenSin = "halves",
-        /// Cosine and sine of pair 0, of pair 1, and so on.
-        CosSinPairs = "interleaved",
-    }
-}
-
-named! {
     /// An optional rounding to 16 bits between norm and RoPE.
     pub enum Rounding {
         /// The f32 values go on.

@@ -25,6 +25,17 @@ impl Rows {
     }
 }
 
+/// The f32 values of little-endian bytes.
+pub fn from_f32_bytes(bytes: &[u8]) -> Vec<f32> {
+    let value = |b: &[u8]| f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+    bytes.chunks_exact(4).map(value).collect()
+}
+
+/// f32 values as little-endian bytes.
+pub fn to_f32_bytes(x: &[f32]) -> Vec<u8> {
+    x.iter().flat_map(|x| x.to_le_bytes()).collect()
+}
+
 /// The f32 values of a 16-bit one.
 pub fn from_float16(bits: u16, dtype: Float16) -> f32 {
     match dtype {

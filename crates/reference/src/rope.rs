@@ -11,6 +11,9 @@ pub const PAIRS: usize = ROPE_DIM / 2;
 /// The cosine and sine of each pair at one position.
 pub type Angles = [(f32, f32); PAIRS];
 
+/// The angles that leave a row as it is.
+pub const NO_ROTATION: Angles = [(1.0, 0.0); PAIRS];
+
 /// The angles of each position: its row of the rotary table.
 pub fn angles(
     table: &RotaryTable,

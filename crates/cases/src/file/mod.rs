@@ -1,12 +1,18 @@
 //! Safetensors files: reading one whole, and writing one whole or not at all.
 
+mod described;
+mod keys;
+mod output;
 mod write;
 
+pub use described::Described;
+pub use keys::{KeyInfo, Keys};
+pub use output::read_exactly;
 pub use write::{Tensor, check_destination, check_distinct, replace, write};
 
 use crate::{Error, Result};
-use mla_prologue_operator::Invalid;
-use safetensors::SafeTensorError;
+use mla_prologue_operator::{Float16, Invalid};
+use safetensors::{Dtype, SafeTensorError};
 use std::{fs, io, path::Path};
 
 /// The bytes of an ordinary file. A device, which may never end, is refused.
@@ -25,4 +31,25 @@ pub(crate) fn load(path: &Path) -> Result<Vec<u8>> {
 /// An error of the library.
 pub(crate) fn unreadable(error: SafeTensorError) -> Invalid {
     Invalid::new("the file", format_args!("unreadable ({error})"), "a whole safetensors file")
+}
+
+/// A 16-bit type in a file.
+pub(crate) const fn float16(dtype: Float16) -> Dtype {
+    match dtype {
+        Float16::Bf16 => Dtype::BF16,
+        Float16::F16 => Dtype::F16,
+    }
+}
+
+/// Random bytes for a tensor before a call writes it, so that what is not written shows.
+///
+/// # Errors
+/// More than the memory that is there.
+pub(crate) fn random_bytes(tensor: &str, count: usize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let reserved = bytes.try_reserve_exact(count);
+    reserved.map_err(|_| Error::Memory { tensor: tensor.into(), bytes: count })?;
+    bytes.resize(count, 0);
+    fastrand::Rng::with_seed(count as u64).fill(&mut bytes);
+    Ok(bytes)
 }

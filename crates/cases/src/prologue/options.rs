@@ -1,6 +1,7 @@
 //! Problems from options alone, without a file.
 
-use super::file::Described;
+use super::file;
+use crate::file::Described;
 use mla_prologue_operator::{HEAD_DIM, Invalid, ROPE_DIM, Result, prologue::Problem};
 use safetensors::Dtype;
 use std::collections::HashMap;
@@ -78,7 +79,7 @@ pub fn problem(mut keys: HashMap<String, String>) -> Result<Problem> {
         let tokens = tokens.ok_or_else(|| Invalid::new("block_size", &keys["block_size"], must))?;
         tensors.push(("kv_cache", Dtype::U8, vec![1, tokens * 2 * HEAD_DIM]));
     }
-    Described::new(tensors).problem(&keys)
+    file::problem(&Described::new(tensors), &keys)
 }
 
 /// Takes the type that a key names.

@@ -1,66 +1,18 @@
 //! Comparison of what a call wrote with what the reference gives.
 
-use mla_prologue_kernel::Runtime;
+use crate::{Comparison, Rule};
 use mla_prologue_operator::{
-    CacheFormat, Float16, HEAD_DIM, NOPE_DIM,
+    CacheFormat, HEAD_DIM, NOPE_DIM,
     prologue::{Call, Tensors},
 };
-use mla_prologue_reference::numbers::from_float16;
 use std::ops::Range;
-
-/// How alike two outputs must be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
-    /// Every bit; only the payload of a 16-bit NaN is free.
-    Exact,
-    /// What rounding of division and square root reaches may be one unit in the last place off, in at
-    /// most one value of a hundred: queries and RoPE values. Everything else is exact.
-    Band,
-}
-
-impl Rule {
-    /// The rule for a device of this runtime.
-    pub fn of(runtime: Runtime) -> Self {
-        if runtime.is_exact() { Self::Exact } else { Self::Band }
-    }
-}
-
-/// What a comparison found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Comparison {
-    /// Values compared.
-    pub values: usize,
-    /// Values that differ in a way that the rule allows.
-    pub near: usize,
-    /// Values that are wrong.
-    pub wrong: usize,
-    /// The first of these, in words.
-    pub first: Option<String>,
-}
-
-impl Comparison {
-    /// Is nothing wrong?
-    pub fn holds(&self) -> bool {
-        self.wrong == 0
-    }
-
-    fn wrong(&mut self, describe: impl FnOnce() -> String) {
-        self.wrong += 1;
-        self.first.get_or_insert_with(describe);
-    }
-}
 
 /// Compares what a call wrote with what the reference wrote: `want` after it was run.
 pub fn compare(want: &Call, got: &Tensors<Vec<u8>>, rule: Rule) -> Comparison {
     let mut found = Comparison::default();
     compare_q(want, got, rule, &mut found);
     compare_cache(want, got, rule, &mut found);
-    // Not more than one in a hundred, but two in small tensors.
-    if found.near > (found.values / 100).max(2) {
-        let (near, values) = (found.near, found.values);
-        found.wrong(|| format!("{near} of {values} values are one unit in the last place off"));
-    }
-    found
+    found.limit_near()
 }
 
 fn compare_q(want: &Call, got: &Tensors<Vec<u8>>, rule: Rule, found: &mut Comparison) {
@@ -78,7 +30,7 @@ fn compare_q(want: &Call, got: &Tensors<Vec<u8>>, rule: Rule, found: &mut Compar
         let values = want.chunks_exact(width).zip(got.chunks_exact(width));
         for (i, (want, got)) in values.enumerate() {
             let at = || format!("{name}[{token}, {head}, {i}]");
-            judge(want, got, spec.dtype, rule, at, found);
+            found.judge(want, got, spec.dtype, rule, at);
         }
     }
 }
@@ -110,7 +62,7 @@ fn compare_cache(call: &Call, got: &Tensors<Vec<u8>>, rule: Rule, found: &mut Co
                 format!("kv_cache, slot {slot} (token {token}), 16-bit value {}", (i - rounded) / 2)
             };
             let (want, got) = (&want.kv_cache[byte..byte + 2], &got.kv_cache[byte..byte + 2]);
-            judge(want, got, spec.dtype, rule, at, found);
+            found.judge(want, got, spec.dtype, rule, at);
             rest[byte..byte + 2].copy_from_slice(want);
         }
         // A norm of the key reaches its UE8M0 scales and FP8 values.
@@ -160,40 +112,4 @@ fn accept_near_bytes(
             }
         }
     }
-}
-
-/// Judges one value of 16 bits, or of 8, which must be equal.
-fn judge(
-    want: &[u8],
-    got: &[u8],
-    dtype: Float16,
-    rule: Rule,
-    at: impl Fn() -> String,
-    found: &mut Comparison,
-) {
-    let (&[want_low, want_high], &[got_low, got_high]) = (want, got) else {
-        if want != got {
-            found.wrong(|| format!("{} is {got:02x?}, must be {want:02x?}", at()));
-        }
-        return;
-    };
-    let [want, got] = [[want_low, want_high], [got_low, got_high]].map(u16::from_le_bytes);
-    let [want_value, got_value] = [want, got].map(|bits| from_float16(bits, dtype));
-    if want == got || (want_value.is_nan() && got_value.is_nan()) {
-        return;
-    }
-    let finite = !want_value.is_nan() && !got_value.is_nan();
-    if rule == Rule::Band && finite && ordinal(want).abs_diff(ordinal(got)) <= 1 {
-        found.near += 1;
-        return;
-    }
-    found.wrong(|| {
-        format!("{} is {got:#06x} ({got_value:e}), must be {want:#06x} ({want_value:e})", at())
-    });
-}
-
-/// Integers in the order of the 16-bit values; both zeros are 0.
-fn ordinal(bits: u16) -> i32 {
-    let magnitude = i32::from(bits & 0x7FFF);
-    if bits & 0x8000 == 0 { magnitude } else { -magnitude }
 }

@@ -22,6 +22,8 @@ pub struct Strategy {
     pub rows_per_cube: u32,
     /// A call of fewer rows than this does not fill the device: its cubes have half as many, so that there are more.
     pub few_rows: usize,
+    /// Bytes of shared memory that a cube may use; 0 where a cube's units work one after the other, each by itself.
+    pub shared_memory: usize,
 }
 
 /// Rows of a cube where a row is 32 units: as many as hide the latency of memory.
@@ -29,10 +31,20 @@ const PLANE_ROWS: u32 = 8;
 /// Rows of a cube where a row is one unit of a device that is no CPU.
 const UNIT_ROWS: u32 = 32;
 
+/// Shared memory that every GPU with planes has.
+const LEAST_SHARED_MEMORY: usize = 65536;
+
 impl Strategy {
     /// The layout on GPUs with planes, for code that is generated without a device.
     pub const fn planes(bf16: Conversion, f16: Conversion) -> Self {
-        Self { lanes: Lanes::Plane, bf16, f16, rows_per_cube: PLANE_ROWS, few_rows: 0 }
+        Self {
+            lanes: Lanes::Plane,
+            bf16,
+            f16,
+            rows_per_cube: PLANE_ROWS,
+            few_rows: 0,
+            shared_memory: LEAST_SHARED_MEMORY,
+        }
     }
 
     /// The layout for a device with these properties.
@@ -63,6 +75,10 @@ impl Strategy {
             f16: conversion(Float16::F16, FloatKind::F16),
             rows_per_cube,
             few_rows: (processors * rows_per_cube) as usize,
+            shared_memory: match runtime {
+                Runtime::Cpu => 0,
+                _ => hardware.max_shared_memory_size,
+            },
         }
     }
 

@@ -95,45 +95,56 @@ impl Row {
         #[comptime] format: CacheFormat,
     ) {
         let runs = comptime!(self.lanes.runs());
+        let codec = comptime!(self.codec);
+        let reading = Reading { scale, codec, format };
         #[unroll(runs == 2)]
         for run in 0..runs {
-            self.read_run(cache, slot, run, scale, format);
+            let word = lanes::word(run, self.lanes);
+            read_word(cache, slot, word, &reading, &mut self.values, run * LANE_RUN);
         }
     }
+}
 
-    /// Reads the 8 values of a run.
-    fn read_run(
-        &mut self,
-        cache: &[CacheWord],
-        slot: &Slot,
-        run: usize,
-        scale: f32,
-        #[comptime] format: CacheFormat,
-    ) {
-        let word = lanes::word(run, self.lanes);
-        let at = run * LANE_RUN;
-        match comptime!(format) {
-            CacheFormat::Fp8DsMla { fp8, .. } => {
-                if word < NOPE_WORDS {
-                    let scale = block_scale(cache, slot, word / 8);
-                    quant::decode(cache[slot.data + word], scale, &mut self.values, at, fp8);
-                } else {
-                    let from = slot.data + NOPE_WORDS + 2 * (word - NOPE_WORDS);
-                    load_float16(cache, from, &mut self.values, at, self.codec);
-                }
-            }
-            CacheFormat::Mxfp8 { fp8 } => {
-                let scale = block_scale(cache, slot, word / 4);
-                quant::decode(cache[slot.data + word], scale, &mut self.values, at, fp8);
-            }
-            CacheFormat::Rows16Bit => {
-                let from = slot.data + 2 * word;
-                load_float16(cache, from, &mut self.values, at, self.codec);
-            }
-            CacheFormat::RowsFp8 { fp8 } => {
-                quant::decode(cache[slot.data + word], scale, &mut self.values, at, fp8);
+/// How a cache's values are read.
+#[derive(CubeType, Clone, Copy)]
+pub struct Reading {
+    /// The scale of a cache of FP8 rows.
+    pub scale: f32,
+    /// The type of 16-bit values.
+    #[cube(comptime)]
+    pub codec: Codec,
+    /// How tokens are stored.
+    #[cube(comptime)]
+    pub format: CacheFormat,
+}
+
+/// Reads the 8 values of a word of a slot's row into `x[at..at + 8]`.
+#[cube]
+pub fn read_word(
+    cache: &[CacheWord],
+    slot: &Slot,
+    word: usize,
+    reading: &Reading,
+    x: &mut Array<f32>,
+    at: usize,
+) {
+    let (scale, codec) = (reading.scale, comptime!(reading.codec));
+    match comptime!(reading.format) {
+        CacheFormat::Fp8DsMla { fp8, .. } => {
+            if word < NOPE_WORDS {
+                let scale = block_scale(cache, slot, word / 8);
+                quant::decode(cache[slot.data + word], scale, x, at, fp8);
+            } else {
+                let from = slot.data + NOPE_WORDS + 2 * (word - NOPE_WORDS);
+                load_float16(cache, from, x, at, codec);
             }
         }
+        CacheFormat::Mxfp8 { fp8 } => {
+            let scale = block_scale(cache, slot, word / 4);
+            quant::decode(cache[slot.data + word], scale, x, at, fp8);
+        }
+        CacheFormat::Rows16Bit => load_float16(cache, slot.data + 2 * word, x, at, codec),
+        CacheFormat::RowsFp8 { fp8 } => quant::decode(cache[slot.data + word], scale, x, at, fp8),
     }
 }
 

@@ -2,6 +2,7 @@
 //! in, and a module for each step, named as in `mla-prologue-reference`.
 
 pub mod cache;
+pub mod exp2;
 pub mod lanes;
 pub mod norm;
 pub mod quant;

@@ -65,10 +65,7 @@ fn rotate_run(
     load_angles(&mut angles, table, position, group, rotary);
     #[unroll]
     for pair in 0..4usize {
-        let (cosine, sine) = match comptime!(rotary.order) {
-            TableOrder::CosThenSin => (angles[pair], angles[4 + pair]),
-            TableOrder::CosSinPairs => (angles[2 * pair], angles[2 * pair + 1]),
-        };
+        let (cosine, sine) = angle(&angles, pair, rotary);
         let even = x[at + 2 * pair];
         let odd = x[at + 2 * pair + 1];
         x[at + 2 * pair] = fma(even, cosine, -(odd * sine));
@@ -76,9 +73,22 @@ fn rotate_run(
     }
 }
 
+/// Cosine and sine of one of the four pairs.
+#[cube]
+pub fn angle(
+    angles: &Array<f32>,
+    #[comptime] pair: usize,
+    #[comptime] rotary: Rotary,
+) -> (f32, f32) {
+    match comptime!(rotary.order) {
+        TableOrder::CosThenSin => (angles[pair], angles[4 + pair]),
+        TableOrder::CosSinPairs => (angles[2 * pair], angles[2 * pair + 1]),
+    }
+}
+
 /// Loads the 8 values of a group of four pairs, in the table's own order.
 #[cube]
-fn load_angles(
+pub fn load_angles(
     angles: &mut Array<f32>,
     table: &[Word],
     position: usize,

@@ -3,5 +3,6 @@
 mod call;
 mod spec;
 
+pub use crate::BlockTable;
 pub use call::{Call, Tensors};
-pub use spec::{BlockTable, Problem, Spec};
+pub use spec::{Problem, Spec};

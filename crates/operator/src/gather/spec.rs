@@ -1,5 +1,7 @@
 use super::Tensors;
-use crate::{CacheLayout, Float16, HEAD_DIM, Index, Result, error::require, tensors::setters};
+use crate::{
+    BlockTable, CacheLayout, Float16, HEAD_DIM, Index, Result, error::require, tensors::setters,
+};
 
 /// Reading the cache back: rows of it are gathered and converted to `[rows, 512]` values.
 ///
@@ -29,18 +31,6 @@ pub struct Spec {
     pub index_type: Index,
     /// With it, indices are tokens of sequences.
     pub block_table: Option<BlockTable>,
-}
-
-/// The blocks of sequences: `[sequences, blocks]`. Token t of a sequence is in its block t / block_size.
-/// Each sequence has as many rows of the result, one sequence after the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlockTable {
-    /// Sequences.
-    pub sequences: usize,
-    /// Entries of each sequence.
-    pub blocks: usize,
-    /// The type of the entries.
-    pub index_type: Index,
 }
 
 /// A valid [`Spec`], with the sizes of its tensors.
@@ -86,28 +76,12 @@ impl Spec {
         let most = i32::MAX as usize;
         require(self.rows <= most, "the length of the indices", self.rows, "less than 2^31")?;
         self.cache.format.check_scale(self.scale)?;
-        let mut table_bytes = 0;
-        if let Some(table) = self.block_table {
-            require(
-                table.sequences > 0 && self.rows.is_multiple_of(table.sequences),
-                "the row count of block_table",
-                table.sequences,
-                format_args!("a divisor of the {} indices", self.rows),
-            )?;
-            let entries = table.sequences.checked_mul(table.blocks);
-            let entries = entries.filter(|&entries| entries <= most);
-            require(
-                entries.is_some(),
-                "the width of block_table",
-                table.blocks,
-                "small enough for less than 2^31 entries",
-            )?;
-            table_bytes = entries.unwrap_or(0) * table.index_type.bytes();
-        }
+        let table = self.block_table;
+        table.iter().try_for_each(|table| table.validate(self.rows, "indices"))?;
         let sizes = Tensors {
             kv_cache: self.cache.bytes(),
             indices: self.rows * self.index_type.bytes(),
-            block_table: table_bytes,
+            block_table: table.map_or(0, |table| table.bytes()),
             out: self.rows * HEAD_DIM * if self.rounded { 2 } else { 4 },
         };
         Ok(Problem { spec: self, sizes })
@@ -148,19 +122,12 @@ impl Problem {
     /// [`sizes`](Self::sizes).
     pub fn slots(&self, indices: &[u8], block_table: &[u8]) -> Vec<Option<usize>> {
         let Spec { cache, index_type, block_table: table, .. } = self.spec;
-        let within =
-            |value: i64, limit: usize| usize::try_from(value).ok().filter(|&value| value < limit);
         let rows = index_type.values(indices);
-        let Some(table) = table else {
-            return rows.map(|slot| within(slot, cache.capacity())).collect();
-        };
+        let Some(table) = table else { return rows.map(|slot| cache.slot(slot)).collect() };
         let blocks: Vec<i64> = table.index_type.values(block_table).collect();
-        let slot = |(row, token): (usize, i64)| {
-            let token = within(token, table.blocks.checked_mul(cache.block_size)?)?;
-            let entry = row / self.rows_per_sequence() * table.blocks + token / cache.block_size;
-            let block = within(blocks[entry], cache.num_blocks)?;
-            Some(block * cache.block_size + token % cache.block_size)
-        };
-        rows.enumerate().map(slot).collect()
+        let sequence = |row| row / self.rows_per_sequence();
+        rows.enumerate()
+            .map(|(row, token)| table.slot(&cache, &blocks, sequence(row), token))
+            .collect()
     }
 }

@@ -6,8 +6,9 @@ mod profile;
 mod spec;
 mod tensors;
 
+pub use crate::RotaryTable;
 pub use call::Call;
 pub use problem::Problem;
 pub use profile::{Conventions, Profile};
-pub use spec::{Key, Query, RotaryTable, Spec, Strides};
+pub use spec::{Key, Query, Spec, Strides};
 pub use tensors::Tensors;

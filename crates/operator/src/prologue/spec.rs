@@ -1,11 +1,11 @@
 use super::{Problem, Tensors};
 use crate::{
-    CacheLayout, Float16, Fp8, HEAD_DIM, Index, Invalid, QuantFrom, ROPE_DIM, Result, RotaryType,
-    Rounding, TableOrder, cache::check_scale, error::require, tensors::setters,
+    CacheLayout, Float16, Fp8, HEAD_DIM, Index, Invalid, MAX_ROWS, QuantFrom, Result, RotaryTable,
+    Rounding,
+    cache::check_scale,
+    error::require,
+    tensors::{check_stride, setters},
 };
-
-/// Rows that one call may have: heads and keys of all tokens.
-const MAX_ROWS: usize = i32::MAX as usize;
 
 /// The shapes and options of one call, as the caller states them. [`validate`](Self::validate) makes
 /// them a [`Problem`].
@@ -26,17 +26,6 @@ pub struct Spec {
     pub query: Option<Query>,
     /// What is done to the keys, if anything.
     pub key: Option<Key>,
-}
-
-/// The rotary table `cos_sin_cache` `[rows, 64]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RotaryTable {
-    /// Positions that it covers.
-    pub rows: usize,
-    /// The type of its values.
-    pub dtype: RotaryType,
-    /// Where in a row the cosines and sines are.
-    pub order: TableOrder,
 }
 
 /// The queries: `q` `[tokens, heads, 512]` to `q_out` `[tokens, padded_heads, 512]`.
@@ -86,18 +75,6 @@ pub struct Key {
     pub scale: Option<f32>,
     /// Distance between rows of `kv` in values; `None`: one after the other.
     pub row_stride: Option<usize>,
-}
-
-impl RotaryTable {
-    /// A table of f32 values, in each row 32 cosines, then 32 sines.
-    pub const fn new(rows: usize) -> Self {
-        Self { rows, dtype: RotaryType::F32, order: TableOrder::CosThenSin }
-    }
-
-    /// Bytes of a row.
-    pub const fn row_bytes(&self) -> usize {
-        ROPE_DIM * self.dtype.bytes()
-    }
 }
 
 impl Strides {
@@ -290,14 +267,4 @@ impl Key {
         )?;
         check_stride("the row stride of kv", self.row_stride.unwrap_or(HEAD_DIM))
     }
-}
-
-/// Rows begin at a word of 16 bytes, and the kernel counts strides in these words, in 32 bits.
-fn check_stride(name: &str, stride: usize) -> Result<()> {
-    require(
-        stride.is_multiple_of(8) && stride / 8 < u32::MAX as usize,
-        name,
-        stride,
-        "a multiple of 8 values (16 bytes), below 2^35",
-    )
 }

@@ -1,5 +1,8 @@
 use super::{Spec, Strides};
-use crate::{HEAD_DIM, tensors::tensors};
+use crate::{
+    HEAD_DIM,
+    tensors::{extent, tensors},
+};
 
 tensors! {
     /// The tensors of a prologue, in the order of the kernel's arguments. What a problem does not use is empty, or `None`.
@@ -46,15 +49,4 @@ impl Tensors<usize> {
         }
         sizes.named().all(|(_, bytes)| isize::try_from(bytes).is_ok()).then_some(sizes)
     }
-}
-
-/// Bytes from the first to the last row of 16-bit values, given how many rows there are and how far
-/// apart, in values, in each dimension.
-fn extent(dimensions: &[(usize, usize)]) -> Option<usize> {
-    let mut values = HEAD_DIM;
-    for &(count, stride) in dimensions {
-        let Some(steps) = count.checked_sub(1) else { return Some(0) };
-        values = values.checked_add(steps.checked_mul(stride)?)?;
-    }
-    values.checked_mul(2)
 }

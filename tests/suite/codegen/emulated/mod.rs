@@ -14,7 +14,7 @@ use mla_prologue::{
         prologue::{Call, Tensors},
     },
 };
-use mla_prologue_cases::prologue::{Rule, compare};
+use mla_prologue_cases::{Rule, prologue::compare};
 use mla_prologue_codegen::{Module, Target};
 use mla_prologue_emulator::{Buffer, Estimate, Executable, buffers};
 use std::collections::HashMap;

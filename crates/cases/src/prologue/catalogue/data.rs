@@ -1,14 +1,14 @@
 //! Tensors drawn from a seed.
 
 use super::Case;
-use crate::{Result, prologue::random_bytes};
+use crate::{Result, draw, file::random_bytes};
 use fastrand::Rng;
 use mla_prologue_operator::{
-    Float16, HEAD_DIM, Index, ROPE_DIM, RotaryType, TableOrder,
-    prologue::{Call, Key, Problem, Spec, Tensors},
+    Float16, HEAD_DIM, Index, ROPE_DIM,
+    prologue::{Call, Key, Problem, Tensors},
 };
 use mla_prologue_reference::numbers::to_float16;
-use std::{f32::consts::TAU, fmt};
+use std::fmt;
 
 /// What kind of numbers a case holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -76,8 +76,8 @@ pub fn draw(case: &Case, problem: Problem) -> Result<Call> {
         values.iter().take(bytes / 2).flat_map(|bits| bits.to_le_bytes()).collect()
     };
     let weight = |rng: &mut Rng| -> Vec<u8> {
-        let values =
-            (0..sizes.kv_norm_weight / 2).map(|_| to_float16(1.0 + 0.5 * bell(rng), spec.dtype));
+        let values = (0..sizes.kv_norm_weight / 2)
+            .map(|_| to_float16(1.0 + 0.5 * draw::bell(rng), spec.dtype));
         values.flat_map(u16::to_le_bytes).collect()
     };
     let positions = (0..spec.tokens).map(|_| rng.usize(..spec.table.rows) as i64).collect();
@@ -88,30 +88,25 @@ pub fn draw(case: &Case, problem: Problem) -> Result<Call> {
         q: rows(rng, sizes.q),
         kv: rows(rng, sizes.kv),
         kv_norm_weight: weight(rng),
-        positions: indices(positions, spec.position_type),
-        slot_mapping: indices(slots, spec.key.map_or(Index::I64, |key| key.slot_type)),
-        cos_sin_cache: table(rng, spec, case.data),
-        q_out: random_bytes(sizes.q_out)?,
+        positions: draw::indices(positions, spec.position_type),
+        slot_mapping: draw::indices(slots, spec.key.map_or(Index::I64, |key| key.slot_type)),
+        cos_sin_cache: draw::table(rng, &spec.table, case.data == Data::Residual),
+        q_out: random_bytes("q_out", sizes.q_out)?,
         kv_cache,
     };
     Ok(Call::new(problem, tensors)?)
 }
 
-/// A number from a bell-shaped distribution around 0, with a deviation of 1.
-fn bell(rng: &mut Rng) -> f32 {
-    (0..12).map(|_| rng.f32()).sum::<f32>() - 6.0
-}
-
 /// One row of 512.
 fn row(rng: &mut Rng, data: Data, dtype: Float16) -> Vec<u16> {
     let scale = 2f32.powi(rng.i32(-6..=6));
-    let ordinary = |rng: &mut Rng| to_float16(scale * bell(rng), dtype);
+    let ordinary = |rng: &mut Rng| to_float16(scale * draw::bell(rng), dtype);
     match data {
         Data::Ordinary => (0..HEAD_DIM).map(|_| ordinary(rng)).collect(),
         // So small that the mean of the squares is subnormal.
         Data::Edges if rng.u8(..6) == 0 => {
             let tiny = 2f32.powi(rng.i32(-75..=-60));
-            (0..HEAD_DIM).map(|_| to_float16(tiny * bell(rng), dtype)).collect()
+            (0..HEAD_DIM).map(|_| to_float16(tiny * draw::bell(rng), dtype)).collect()
         }
         Data::Edges => (0..HEAD_DIM / 32).flat_map(|_| edge_block(rng, dtype)).collect(),
         Data::NonFinite => {
@@ -179,36 +174,4 @@ fn slots(rng: &mut Rng, key: &Key, pattern: SlotPattern) -> Vec<i64> {
         .enumerate()
         .map(pick)
         .collect()
-}
-
-fn indices(values: Vec<i64>, index: Index) -> Vec<u8> {
-    match index {
-        Index::I64 => values.into_iter().flat_map(i64::to_le_bytes).collect(),
-        Index::I32 => values.into_iter().flat_map(|value| (value as i32).to_le_bytes()).collect(),
-    }
-}
-
-/// A rotary table of random angles.
-fn table(rng: &mut Rng, spec: &Spec, data: Data) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(spec.table.rows * spec.table.row_bytes());
-    for _ in 0..spec.table.rows {
-        let mut row = [0f32; ROPE_DIM];
-        for pair in 0..ROPE_DIM / 2 {
-            let (sine, cosine) = (rng.f32() * TAU).sin_cos();
-            let sine = if data == Data::Residual { cosine.copysign(sine) } else { sine };
-            let (at_cosine, at_sine) = match spec.table.order {
-                TableOrder::CosThenSin => (pair, ROPE_DIM / 2 + pair),
-                TableOrder::CosSinPairs => (2 * pair, 2 * pair + 1),
-            };
-            (row[at_cosine], row[at_sine]) = (cosine, sine);
-        }
-        for value in row {
-            match spec.table.dtype {
-                RotaryType::F32 => bytes.extend(value.to_le_bytes()),
-                RotaryType::Bf16 => bytes.extend(to_float16(value, Float16::Bf16).to_le_bytes()),
-                RotaryType::F16 => bytes.extend(to_float16(value, Float16::F16).to_le_bytes()),
-            }
-        }
-    }
-    bytes
 }

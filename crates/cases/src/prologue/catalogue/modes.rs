@@ -1,48 +1,25 @@
 //! The operator's options crossed with each other: every pair of choices meets in some case.
 
 use super::{Case, Data, SlotPattern};
-use fastrand::Rng;
+use crate::pairwise;
 use mla_prologue_operator::{
     CacheFormat, CacheLayout, Float16, Fp8, HEAD_DIM, Index, PadScaleByte, QuantFrom, RotaryType,
     Rounding, TableOrder,
     prologue::{Key, Query, RotaryTable, Spec, Strides},
 };
-use std::collections::HashSet;
 
 /// How many values each choice has; their meaning is in [`case`].
 const CHOICES: [usize; 18] = [3, 2, 2, 2, 3, 2, 2, 3, 2, 2, 2, 2, 4, 2, 2, 2, 4, 4];
-type Choice = [usize; CHOICES.len()];
-/// Two choices and a value of each.
-type Pair = (usize, usize, usize, usize);
 
 /// Cases in which every pair of choices that can meet does.
 pub fn modes() -> Vec<Case> {
-    let rng = &mut Rng::with_seed(0);
-    let candidates: Vec<Choice> = (0..4000)
-        .map(|_| CHOICES.map(|values| rng.usize(..values)))
-        .filter(|choice| case(choice, 0).is_some_and(|case| case.spec.validate().is_ok()))
-        .collect();
-    let mut missing: HashSet<Pair> = candidates.iter().flat_map(pairs).collect();
-    let mut cases = Vec::new();
-    while !missing.is_empty() {
-        let gain = |choice: &&Choice| pairs(choice).filter(|pair| missing.contains(pair)).count();
-        let Some(best) = candidates.iter().max_by_key(gain) else { break };
-        pairs(best).for_each(|pair| {
-            missing.remove(&pair);
-        });
-        cases.extend(case(best, 1000 + cases.len() as u64));
-    }
-    cases
-}
-
-fn pairs(choice: &Choice) -> impl Iterator<Item = Pair> {
-    let choice = *choice;
-    let firsts = 0..choice.len();
-    firsts.flat_map(move |i| (i + 1..choice.len()).map(move |j| (i, choice[i], j, choice[j])))
+    let valid = |choice: &_| case(choice, 0).is_some_and(|case| case.spec.validate().is_ok());
+    let choices = pairwise::cover(CHOICES, valid).into_iter().zip(1000..);
+    choices.filter_map(|(choice, seed)| case(&choice, seed)).collect()
 }
 
 /// The case of a choice; `None` where part of it has no effect, so that each case has one choice.
-fn case(choice: &Choice, seed: u64) -> Option<Case> {
+fn case(choice: &[usize; CHOICES.len()], seed: u64) -> Option<Case> {
     let [
         work,
         norm,

@@ -1,25 +1,28 @@
 //! The command line: what it refuses, and how.
 
+mod attend;
+mod draft;
+
+use draft::Draft;
 use rstest::rstest;
-use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use safetensors::{Dtype, SafeTensors};
 use std::{
-    collections::HashMap,
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Output},
 };
 
 /// Where the examples are.
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-const BASIC: &str = "examples/basic.safetensors";
+pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+pub const BASIC: &str = "examples/basic.safetensors";
 
-fn program(words: &[&str]) -> Output {
+pub fn program(words: &[&str]) -> Output {
     let mut program = Command::new(env!("CARGO_BIN_EXE_mla-prologue"));
     program.current_dir(ROOT).args(words).output().expect("the program starts")
 }
 
 /// Exit code, one line on standard error, nothing on standard output.
-fn refused(words: &[&str], code: i32) -> String {
+pub fn refused(words: &[&str], code: i32) -> String {
     let output = program(words);
     let message = String::from_utf8(output.stderr).expect("UTF-8");
     // A Vulkan loader may have something to say of its own.
@@ -29,79 +32,6 @@ fn refused(words: &[&str], code: i32) -> String {
     assert_eq!(lines.len(), 1, "{words:?}: {message}");
     assert!(output.stdout.is_empty(), "{words:?} printed");
     lines[0].to_owned()
-}
-
-/// A file as the example, with one thing changed.
-struct Draft {
-    tensors: HashMap<String, (Dtype, Vec<usize>, Vec<u8>)>,
-    metadata: HashMap<String, String>,
-}
-
-impl Draft {
-    fn new() -> Self {
-        Self::of(BASIC)
-    }
-
-    fn of(path: &str) -> Self {
-        let bytes = fs::read(Path::new(ROOT).join(path)).expect("an example");
-        let (_, header) = SafeTensors::read_metadata(&bytes).expect("an example");
-        let file = SafeTensors::deserialize(&bytes).expect("an example");
-        let tensor = |(name, view): (&str, TensorView)| {
-            (name.to_owned(), (view.dtype(), view.shape().to_vec(), view.data().to_vec()))
-        };
-        Self {
-            tensors: file.iter().map(tensor).collect(),
-            metadata: header.metadata().clone().expect("metadata"),
-        }
-    }
-
-    fn without(mut self, name: &str) -> Self {
-        assert!(
-            self.tensors.remove(name).is_some() | self.metadata.remove(name).is_some(),
-            "{name}"
-        );
-        self
-    }
-
-    fn with(mut self, key: &str, value: &str) -> Self {
-        self.metadata.insert(key.into(), value.into());
-        self
-    }
-
-    fn shaped(mut self, name: &str, dtype: Dtype, shape: &[usize]) -> Self {
-        let bytes = shape.iter().product::<usize>() * dtype.bitsize() / 8;
-        self.tensors.insert(name.into(), (dtype, shape.to_vec(), vec![0; bytes]));
-        self
-    }
-
-    /// The tensor's values in another type.
-    fn typed(mut self, name: &str, dtype: Dtype) -> Self {
-        let tensor = self.tensors.get_mut(name).expect("a tensor");
-        let values = tensor.2.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-        tensor.2 = match dtype {
-            Dtype::BF16 => values.flat_map(|x| half::bf16::from_f32(x).to_le_bytes()).collect(),
-            Dtype::F16 => values.flat_map(|x| half::f16::from_f32(x).to_le_bytes()).collect(),
-            _ => values.flat_map(|x| f64::from(x).to_le_bytes()).collect(),
-        };
-        tensor.0 = dtype;
-        self
-    }
-
-    fn index(mut self, name: &str, at: usize, value: i64) -> Self {
-        let tensor = self.tensors.get_mut(name).expect("a tensor");
-        tensor.2[at * 8..at * 8 + 8].copy_from_slice(&value.to_le_bytes());
-        self
-    }
-
-    fn write(&self, folder: &Path) -> PathBuf {
-        let path = folder.join("in.safetensors");
-        let views = self.tensors.iter().map(|(name, (dtype, shape, data))| {
-            (name, TensorView::new(*dtype, shape.clone(), data).expect("a tensor"))
-        });
-        safetensors::serialize_to_file(views, Some(self.metadata.clone()), &path)
-            .expect("the file is written");
-        path
-    }
 }
 
 // The example: q [4, 8, 512], kv [4, 512], 4 positions and slots, blocks of 64.
