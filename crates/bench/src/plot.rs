@@ -1,7 +1,7 @@
 //! A picture of a run: time against tokens, and how near to the memory's limit.
 
 use super::{Timing, Variant, Workload};
-use mla_prologue_cases::{Error, Result};
+use mla_prologue_cases::{Error, Result, file};
 use plotters::{coord::Shift, prelude::*};
 use std::{fmt::Display, ops::Range, path::Path};
 
@@ -23,7 +23,7 @@ pub fn plot(
         let drawn = draw(&area, title, copy, results);
         drawn.map_err(|error| Error::file("draw", path, error))?;
     }
-    std::fs::write(path, svg).map_err(|error| Error::file("write", path, error))
+    file::replace(path, [svg.as_bytes()])
 }
 
 const VARIANTS: [(Variant, RGBColor, &str); 3] = [

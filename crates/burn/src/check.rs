@@ -2,9 +2,9 @@
 
 use burn::{
     backend::{DispatchAutodiffContext, DispatchTensorKind},
-    tensor::{DType, Device, Tensor, kind::Basic},
+    tensor::{DType, Device, Int, Tensor, kind::Basic},
 };
-use mla_prologue_kernel::Result;
+use mla_prologue_kernel::{Error, Result};
 use mla_prologue_operator::{Float16, Index, Invalid, Kind, RotaryType};
 
 /// Where tensors must be.
@@ -78,6 +78,15 @@ pub fn shape<const D: usize, K: Basic>(
         return Ok(());
     }
     Err(Invalid::shape(name, format_args!("{dims:?}"), format_args!("{wanted:?}")).into())
+}
+
+/// Reads a tensor of indices back from its device, as bytes.
+pub fn read_back(tensor: &Tensor<1, Int>) -> Result<Vec<u8>> {
+    let data = tensor.clone().try_into_data().map_err(|error| Error::Failed {
+        doing: "reading indices back",
+        reason: error.to_string(),
+    });
+    Ok(data?.as_bytes().to_vec())
 }
 
 /// The tensor must be on this device, which an operator's other tensors are on.

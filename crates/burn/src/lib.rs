@@ -1,10 +1,11 @@
-//! DeepSeek-V4's attention operators on [Burn](https://burn.dev)'s tensors: [`Prologue`], and [`Gather`], which reads the
-//! cache back. A [`KvCache`] is the paged cache with its layout. [`round`] and [`widen`] convert to 16 bits and back on every
+//! DeepSeek-V4's attention operators on [Burn](https://burn.dev)'s tensors: [`Prologue`], [`Attend`], which attends over the
+//! cache that it fills, and [`Gather`], which reads the cache back. A [`KvCache`] is the paged cache with its layout. [`round`] and [`widen`] convert to 16 bits and back on every
 //! device.
 //!
 //! One implementation for CubeCL's backend serves CUDA, ROCm, Vulkan and the CPU, with Burn's Fusion and without; the device
 //! is chosen at run time ([`device`]).
 
+mod attend;
 mod cache;
 mod check;
 mod convert;
@@ -12,6 +13,7 @@ mod gather;
 mod prologue;
 mod tensors;
 
+pub use attend::{Attend, AttendOps, AttendTensors, Attended, SlotTensors, WithStats};
 pub use cache::KvCache;
 pub use convert::{ConvertOps, round, widen};
 pub use gather::{Gather, GatherOps};

@@ -4,7 +4,7 @@ use burn::tensor::{DType, Shape};
 use burn_cubecl::{kernel::into_contiguous, tensor::CubeTensor};
 use cubecl::server::Handle;
 use mla_prologue_kernel::{Device, Error, convert};
-use mla_prologue_operator::{CacheLayout, Float16, prologue::Strides};
+use mla_prologue_operator::{CacheLayout, Float16, HEAD_DIM, prologue::Strides};
 
 /// Burn's name of a 16-bit type.
 pub const fn dtype(float16: Float16) -> DType {
@@ -86,6 +86,17 @@ pub fn query_rows(q: CubeTensor) -> (CubeTensor, Option<Strides>) {
         return (q, Some(Strides { token, head }));
     }
     (pack(q), None)
+}
+
+/// Queries whose heads lie one after the other: where they are, and from a token to the next, if more than its heads. Others are
+/// copied.
+pub fn token_rows(q: CubeTensor) -> (CubeTensor, Option<usize>) {
+    let (token, head) = (q.meta.strides()[0], q.meta.strides()[1]);
+    let heads = q.meta.shape()[1];
+    match query_rows(q) {
+        (q, Some(_)) if head == HEAD_DIM && token >= heads * HEAD_DIM => (q, Some(token)),
+        (q, _) => (pack(q), None),
+    }
 }
 
 /// Keys `[tokens, 512]`, likewise.

@@ -22,8 +22,8 @@ pub enum Error {
     /// The file system refused.
     #[error("cannot {doing} {path}: {reason}")]
     File {
-        /// Read or write.
-        doing: &'static str,
+        /// Read or write, and what.
+        doing: String,
         /// The file.
         path: String,
         /// What the system said.
@@ -61,8 +61,8 @@ impl Error {
     }
 
     /// An error of the file system.
-    pub fn file(doing: &'static str, path: &Path, reason: impl ToString) -> Self {
-        Self::File { doing, path: path.display().to_string(), reason: reason.to_string() }
+    pub fn file(doing: impl Into<String>, path: &Path, reason: impl ToString) -> Self {
+        Self::File { doing: doing.into(), path: path.display().to_string(), reason: reason.to_string() }
     }
 }
 

@@ -1,6 +1,6 @@
 use crate::run::{Device, spinner};
 use clap::{Args, ValueEnum};
-use mla_prologue_cases::{Executor, Result, attend, file};
+use mla_prologue_cases::{Result, attend, file};
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -31,11 +31,10 @@ pub enum Strategy {
 
 /// Attends, on a file.
 pub fn attend(args: &Attend) -> Result<()> {
-    file::check_distinct(&args.input, "OUT", &args.output)?;
-    file::check_destination(&args.output)?;
+    file::check_outputs(&[("IN", &args.input)], &[("OUT", &args.output)])?;
     let spinner = spinner("reading");
     let mut call = attend::read(&args.input)?;
-    let executor = Executor::open(&args.device.device)?;
+    let executor = args.device.open()?;
     spinner.set_message(format!("attending on {}", executor.describe()));
     match args.strategy {
         // There is one strategy so far.

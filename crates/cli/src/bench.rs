@@ -1,4 +1,5 @@
 use crate::{
+    as_option,
     report::{Report, table},
     run::spinner,
 };
@@ -7,7 +8,7 @@ use mla_prologue_bench::{
     Floor, LAYERS, Timing, Variant, WORKLOADS, Workload, first_result, floor, measure, plot,
     reference,
 };
-use mla_prologue_cases::{Result, file};
+use mla_prologue_cases::Result;
 use mla_prologue_kernel::Lanes;
 use mla_prologue_operator::Invalid;
 use serde_json::{Value, json};
@@ -31,11 +32,11 @@ pub struct Bench {
 /// Measures every shape with padding written, with padding known to be zero, and unfused.
 pub fn bench(args: &Bench) -> Result<()> {
     let asked = args.shape.iter().map(|text| parse(text)).collect::<Result<Vec<_>, _>>()?;
-    for path in [&args.plot, &args.report.json].into_iter().flatten() {
-        file::check_destination(path)?;
-    }
+    let plot_file = args.plot.as_deref().map(|path| ("--plot", path));
+    args.report.check(&[], plot_file.as_slice())?;
     let spinner = spinner("opening the device");
-    let (device, [opened, first]) = first_result(&args.device, WORKLOADS[0])?;
+    let (device, [opened, first]) = first_result(&args.device, WORKLOADS[0])
+        .map_err(as_option("device", "--device"))?;
     let cpu = device.strategy().lanes == Lanes::Unit;
     // A CPU would take minutes for the larger ones.
     let usual = WORKLOADS

@@ -1,9 +1,8 @@
-use crate::{plan::backend, report::Report};
+use crate::{as_option, plan::backend, report::Report};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use mla_prologue_cases::{
     Result,
-    file::{check_destination, check_distinct},
     layer::{Cache, LayerFile, Options, relative_error, run, write_layer},
 };
 use mla_prologue_operator::Invalid;
@@ -23,7 +22,7 @@ pub struct Layer {
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: String,
     /// Ranks of the tensor-parallel group
-    #[arg(long, value_name = "RANKS", default_value_t = 1)]
+    #[arg(long, value_name = "RANKS", default_value_t = 1, allow_negative_numbers = true)]
     pub tp: usize,
     /// The attention kernel, which decides how the heads are padded: flashmla, flashinfer, aiter or any
     #[arg(long, default_value = "flashmla")]
@@ -68,19 +67,13 @@ pub fn layer(args: &Layer) -> Result<()> {
         cache,
         decode: args.decode,
     };
-    check_distinct(&args.input, "OUT", &args.output)?;
-    check_destination(&args.output)?;
-    if let Some(json) = &args.report.json {
-        check_destination(json)?;
-        if *json == args.output {
-            return Err(Invalid::new("--json", json.display(), "another file than OUT").into());
-        }
-    }
+    args.report.check(&[("IN", &args.input)], &[("OUT", &args.output)])?;
     let file = LayerFile::read(&args.input)?;
     let bar = ProgressBar::new(file.tokens() as u64);
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} tokens");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    let y = run(&file, &options, |done| bar.set_position(done as u64))?;
+    let y = run(&file, &options, |done| bar.set_position(done as u64))
+        .map_err(as_option("the world size", "--tp"))?;
     bar.finish_and_clear();
     write_layer(&args.output, &y, file.preset.hidden)?;
     let error = file.y.as_ref().map(|want| relative_error(&y, want));

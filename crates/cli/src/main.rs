@@ -14,7 +14,7 @@ mod source;
 mod verify;
 
 use clap::{Parser, Subcommand, error::ErrorKind};
-use mla_prologue_cases::Result;
+use mla_prologue_cases::{Error, Result};
 use std::{
     io::{self, Write},
     panic,
@@ -50,6 +50,13 @@ enum Command {
     /// Run a whole attention layer on a file
     #[cfg(feature = "burn")]
     Layer(layer::Layer),
+    /// Run a whole attention layer on a file (not in this build: it needs the feature burn)
+    #[cfg(not(feature = "burn"))]
+    #[command(disable_help_flag = true)]
+    Layer {
+        #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        _ignored: Vec<String>,
+    },
     /// Show what each rank of a tensor-parallel group holds
     Plan(plan::Plan),
 }
@@ -90,7 +97,20 @@ fn dispatch(args: Args) -> Result<ExitCode> {
         Command::Source(args) => source::source(&args).map(|()| ExitCode::SUCCESS),
         #[cfg(feature = "burn")]
         Command::Layer(args) => layer::layer(&args).map(|()| ExitCode::SUCCESS),
+        #[cfg(not(feature = "burn"))]
+        Command::Layer { .. } => {
+            let must = "one with the feature burn, as `cargo xtask layer` and `cargo xtask test` make";
+            Err(mla_prologue_operator::Invalid::new("this build", "without Burn", must).into())
+        }
         Command::Plan(args) => plan::plan(&args).map(|()| ExitCode::SUCCESS),
+    }
+}
+
+/// The same error, where `argument` of a library is an option of a command.
+fn as_option(argument: &str, option: &str) -> impl Fn(Error) -> Error {
+    move |error| match error {
+        Error::Invalid(invalid) if invalid.argument == argument => invalid.named(option).into(),
+        other => other,
     }
 }
 

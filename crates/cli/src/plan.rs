@@ -1,6 +1,7 @@
+use crate::as_option;
 use crate::report::{Report, table};
 use clap::Args;
-use mla_prologue_cases::Result;
+use mla_prologue_cases::{Error, Result};
 use mla_prologue_model::{AttentionBackend, Preset};
 use mla_prologue_operator::Invalid;
 use serde_json::json;
@@ -11,13 +12,13 @@ pub struct Plan {
     #[arg(long, default_value = "v4-pro")]
     pub model: String,
     /// Ranks of the tensor-parallel group
-    #[arg(long, value_name = "RANKS", default_value_t = 1)]
+    #[arg(long, value_name = "RANKS", default_value_t = 1, allow_negative_numbers = true)]
     pub tp: usize,
     /// The attention kernel: flashmla, flashinfer, aiter or any
     #[arg(long, default_value = "flashmla")]
     pub backend: String,
     /// Tokens of a call
-    #[arg(long, default_value_t = 4096)]
+    #[arg(long, default_value_t = 4096, allow_negative_numbers = true)]
     pub tokens: usize,
     #[command(flatten)]
     pub report: Report,
@@ -32,12 +33,15 @@ pub fn backend(name: &str) -> Result<AttentionBackend> {
 
 /// Shows what each rank of a tensor-parallel group holds.
 pub fn plan(args: &Plan) -> Result<()> {
+    args.report.check(&[], &[])?;
     let names = Preset::ALL.map(|preset| preset.name).join(" or ");
     let preset =
         Preset::named(&args.model).ok_or_else(|| Invalid::new("--model", &args.model, names))?;
     let backend = backend(&args.backend)?;
-    let plan = mla_prologue_model::Plan::new(preset, args.tp, backend)?;
-    let bytes = plan.q_out_bytes(args.tokens)?;
+    let plan = mla_prologue_model::Plan::new(preset, args.tp, backend).map_err(Error::from);
+    let plan = plan.map_err(as_option("the world size", "--tp"))?;
+    let bytes = plan.q_out_bytes(args.tokens).map_err(Error::from);
+    let bytes = bytes.map_err(as_option("tokens", "--tokens"))?;
     let cache = plan.cache(64, 1)?;
     let rows = plan.ranks().map(|rank| {
         vec![

@@ -2,12 +2,14 @@
 
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
-use mla_prologue_cases::{Error, Result};
+use mla_prologue_cases::{
+    Error, Result,
+    file::{self, Named},
+};
 use serde_json::Value;
 use std::{
-    fs,
     io::{self, ErrorKind, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 #[derive(Args)]
@@ -18,6 +20,13 @@ pub struct Report {
 }
 
 impl Report {
+    /// Checks, before any work, that the report and the command's other files can be written, and none over another.
+    pub fn check(&self, inputs: &[Named], outputs: &[Named]) -> Result<()> {
+        let json = self.json.as_deref().map(|path| ("--json", path));
+        let outputs: Vec<Named> = outputs.iter().copied().chain(json).collect();
+        file::check_outputs(inputs, &outputs)
+    }
+
     /// Prints the text, or writes the JSON, or both, as the arguments say.
     pub fn write(&self, text: &str, json: &Value) -> Result<()> {
         let document = format!("{json:#}\n");
@@ -28,11 +37,7 @@ impl Report {
         // The table first: a file that cannot be written does not lose it.
         print(text)?;
         let Some(path) = file else { return Ok(()) };
-        fs::write(path, document).map_err(|error| Error::File {
-            doing: "write",
-            path: path.display().to_string(),
-            reason: error.to_string(),
-        })
+        file::replace(path, [document.as_bytes()])
     }
 }
 
@@ -40,11 +45,7 @@ impl Report {
 pub fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Error::File {
-            doing: "write",
-            path: "standard output".into(),
-            reason: error.to_string(),
-        }),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Error::file("write", Path::new("standard output"), error)),
         _ => Ok(()),
     }
 }

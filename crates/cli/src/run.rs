@@ -1,3 +1,4 @@
+use crate::as_option;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use mla_prologue_cases::{Executor, Result, file, prologue};
@@ -23,13 +24,19 @@ pub struct Device {
     pub device: String,
 }
 
+impl Device {
+    /// Opens it.
+    pub fn open(&self) -> Result<Executor> {
+        Executor::open(&self.device).map_err(as_option("device", "--device"))
+    }
+}
+
 /// Runs the kernel on a file.
 pub fn run(args: &Run) -> Result<()> {
-    file::check_distinct(&args.input, "OUT", &args.output)?;
-    file::check_destination(&args.output)?;
+    file::check_outputs(&[("IN", &args.input)], &[("OUT", &args.output)])?;
     let spinner = spinner("reading");
     let mut call = prologue::read(&args.input)?;
-    let executor = Executor::open(&args.device.device)?;
+    let executor = args.device.open()?;
     spinner.set_message(format!("running on {}", executor.describe()));
     executor.run(&mut call)?;
     spinner.set_message("writing");

@@ -32,6 +32,13 @@ pub struct Source {
 
 /// Prints the code generated for a target, or the targets.
 pub fn source(args: &Source) -> Result<()> {
+    if Target::all().next().is_none() {
+        let must = "one with the feature cuda, hip or vulkan";
+        return Err(Invalid::new("this build", "without code generators", must).into());
+    }
+    let input = args.input.as_deref().map(|path| ("IN", path));
+    let binary = args.binary.as_deref().map(|path| ("--binary", path));
+    file::check_outputs(input.as_slice(), binary.as_slice())?;
     if args.target == "list" {
         if args.input.is_some() || !args.mode.is_empty() || args.binary.is_some() {
             let must = "given, to choose what the code is for";
@@ -48,7 +55,8 @@ pub fn source(args: &Source) -> Result<()> {
         }
         return print(&portability::table(&kernel, conversion));
     }
-    let target = Target::of(&args.target)?;
+    let target =
+        Target::of(&args.target).map_err(|error| Error::from(error.named("--target")))?;
     let definition = target.define(&kernel, &target.strategy(conversion));
     let module = target.compile(definition).map_err(failed)?;
     match &args.binary {

@@ -39,6 +39,9 @@ struct Judged {
 
 /// Compares the fused kernel with the reference; or, with `--against`, a file with it.
 pub fn verify(args: &Verify) -> Result<ExitCode> {
+    let inputs = args.inputs.iter().map(|path| ("IN", path.as_path()));
+    let against_file = args.against.as_deref().map(|path| ("--against", path));
+    args.report.check(&inputs.chain(against_file).collect::<Vec<_>>(), &[])?;
     if let Some(output) = &args.against {
         let [input] = args.inputs.as_slice() else {
             let must = "one file, of which --against is the output";
@@ -50,12 +53,13 @@ pub fn verify(args: &Verify) -> Result<ExitCode> {
             Input::Prologue(call) => against(call, output)?,
             Input::Attend(call) => against(call, output)?,
         };
-        return conclude(args, &output.display().to_string(), rule, &[judged]);
+        let what = format!("{} as the output of {}", output.display(), input.display());
+        return conclude(args, &what, rule, &[judged]);
     }
     // What is wrong with a file is found before a device is started.
     let files = args.inputs.iter().map(|path| Ok((path.display().to_string(), Input::read(path)?)));
     let files = files.collect::<Result<Vec<_>>>()?;
-    let executor = Executor::open(&args.device.device)?;
+    let executor = args.device.open()?;
     let rule = executor.rule();
     let judged = if files.is_empty() {
         catalogue(&executor, rule)?

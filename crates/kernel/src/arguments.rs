@@ -12,6 +12,12 @@ macro_rules! arguments {
         #[allow(missing_docs, reason = "described at the tensors of the operator")]
         pub struct $type$(<$size: cubecl::prelude::Size>)? { $(pub $field: Box<[$word]>),+ }
 
+        // What generates code and what starts it take the tensors in the order of the operator's list.
+        const _: () = assert!(
+            $crate::arguments::same_names(&[$(stringify!($field)),+], <$tensors<&'static str>>::ORDER),
+            "the order of these arguments must be that of the operator's tensors"
+        );
+
         /// Bytes of the word that each tensor is accessed in.
         pub(super) const fn word_bytes($($out_words: usize)?) -> $tensors<usize> {
             $tensors { $($field: $bytes),+ }
@@ -48,6 +54,29 @@ macro_rules! arguments {
     };
 }
 pub(crate) use arguments;
+
+/// Are the names the same, in the same order?
+pub(crate) const fn same_names(names: &[&str], others: &[&str]) -> bool {
+    if names.len() != others.len() {
+        return false;
+    }
+    let mut i = 0;
+    while i < names.len() {
+        let (name, other) = (names[i].as_bytes(), others[i].as_bytes());
+        if name.len() != other.len() {
+            return false;
+        }
+        let mut at = 0;
+        while at < name.len() {
+            if name[at] != other[at] {
+                return false;
+            }
+            at += 1;
+        }
+        i += 1;
+    }
+    true
+}
 
 /// Declares a kernel's scalars.
 macro_rules! scalars {

@@ -80,12 +80,11 @@ impl Plan {
     /// Bytes of a rank's padded queries for that many tokens.
     ///
     /// # Errors
-    /// More tokens than bytes can be counted for.
+    /// More tokens than the prologue takes.
     pub fn q_out_bytes(&self, tokens: usize) -> Result<usize> {
-        let bytes = tokens.checked_mul(self.padded_heads * HEAD_DIM * 2);
-        bytes.ok_or_else(|| {
-            Invalid::new("tokens", tokens, "few enough for q_out to be counted in bytes")
-        })
+        let rows = tokens.checked_mul(self.padded_heads).filter(|rows| *rows < 1 << 31);
+        let must = "few enough for less than 2^31 rows of q_out";
+        rows.map(|rows| rows * HEAD_DIM * 2).ok_or_else(|| Invalid::new("tokens", tokens, must))
     }
 
     /// The layout of a rank's `fp8_ds_mla` cache of one layer.

@@ -45,16 +45,26 @@ impl Default for CacheFormat {
 }
 
 impl CacheFormat {
-    /// The names of the formats, the default first.
-    pub const NAMES: [&'static str; 4] = ["fp8_ds_mla", "mxfp8_528", "rows_16bit", "rows_fp8"];
+    /// How many formats there are.
+    pub const COUNT: usize = 4;
+
+    /// Every format, the default first, with these choices where it has them.
+    pub const fn all(fp8: Fp8, pad_scale_byte: PadScaleByte) -> [Self; Self::COUNT] {
+        [
+            Self::Fp8DsMla { fp8, pad_scale_byte },
+            Self::Mxfp8 { fp8 },
+            Self::Rows16Bit,
+            Self::RowsFp8 { fp8 },
+        ]
+    }
 
     /// The format's name in files and messages.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Fp8DsMla { .. } => Self::NAMES[0],
-            Self::Mxfp8 { .. } => Self::NAMES[1],
-            Self::Rows16Bit => Self::NAMES[2],
-            Self::RowsFp8 { .. } => Self::NAMES[3],
+            Self::Fp8DsMla { .. } => "fp8_ds_mla",
+            Self::Mxfp8 { .. } => "mxfp8_528",
+            Self::Rows16Bit => "rows_16bit",
+            Self::RowsFp8 { .. } => "rows_fp8",
         }
     }
 
@@ -108,6 +118,23 @@ impl CacheFormat {
         }
     }
 
+    /// Has a cache of this format one scale for the whole tensor?
+    pub const fn has_tensor_scale(self) -> bool {
+        match self {
+            Self::RowsFp8 { .. } => true,
+            Self::Fp8DsMla { .. } | Self::Mxfp8 { .. } | Self::Rows16Bit => false,
+        }
+    }
+
+    /// Values of a token that have UE8M0 scales.
+    pub const fn scaled_values(self) -> usize {
+        match self {
+            Self::Fp8DsMla { .. } => NOPE_DIM,
+            Self::Mxfp8 { .. } => HEAD_DIM,
+            Self::Rows16Bit | Self::RowsFp8 { .. } => 0,
+        }
+    }
+
     /// A block's stride in bytes must be a multiple of this.
     pub const fn stride_unit(self) -> usize {
         match self {
@@ -133,6 +160,9 @@ impl CacheFormat {
     }
 }
 
+/// What the scale of FP8 rows must be.
+pub const SCALE_RANGE: &str = "a finite f32 above 0 whose reciprocal is a normal f32";
+
 /// A scale and its reciprocal, which the values are multiplied by, must both be usable in f32.
 pub(crate) fn check_scale(name: &str, scale: f32) -> Result<()> {
     let inverse = 1.0 / scale;
@@ -140,7 +170,7 @@ pub(crate) fn check_scale(name: &str, scale: f32) -> Result<()> {
         scale > 0.0 && scale.is_finite() && inverse.is_normal(),
         name,
         scale,
-        "a finite f32 above 0 whose reciprocal is a normal f32",
+        SCALE_RANGE,
     )
 }
 

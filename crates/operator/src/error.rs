@@ -82,6 +82,12 @@ impl Invalid {
         Self::new(format_args!("the size of {tensor}"), value, must).of(Kind::Size)
     }
 
+    /// The same error, where the caller knows the argument by another name.
+    #[must_use]
+    pub fn named(self, argument: impl Display) -> Self {
+        Self { argument: argument.to_string(), ..self }
+    }
+
     /// The same error, of another kind.
     #[must_use]
     pub fn of(self, kind: Kind) -> Self {

@@ -20,7 +20,7 @@ mod tensors;
 mod types;
 
 pub use block_table::BlockTable;
-pub use cache::{CacheFormat, CacheLayout, PadScaleByte};
+pub use cache::{CacheFormat, CacheLayout, PadScaleByte, SCALE_RANGE};
 pub use error::{Invalid, Kind, Result};
 pub use rotary::{RotaryTable, RotaryType, TableOrder};
 pub use tensors::Access;

@@ -30,6 +30,8 @@ macro_rules! tensors {
         impl $type<&'static str> {
             /// Their names.
             pub const NAMES: Self = Self { $($field: stringify!($field)),+ };
+            /// Their names in the order of the list, which is that of a kernel's arguments.
+            pub const ORDER: &'static [&'static str] = &[$(stringify!($field)),+];
         }
 
         impl<T> $type<T> {

@@ -45,7 +45,7 @@ fn lengths_are_clamped() {
         (problem, Tensors { lens: lens.collect(), ..call.tensors().clone() })
     };
     for device in devices() {
-        for index in Index::ALL {
+        for &index in Index::ALL {
             let (problem, clamped) = with_lens([0, 70, 70, 69], index);
             let want = reference_call(problem, clamped);
             let (problem, wild) = with_lens([-5, 71, i64::MAX, 69], index);

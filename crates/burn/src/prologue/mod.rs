@@ -318,13 +318,7 @@ fn rounded<const D: usize>(name: &str, x: Tensor<D>, kv_cache: &KvCache) -> Resu
 
 /// Reads positions and slots back and checks them.
 fn check_indices(problem: &Problem, at: &Tokens) -> Result<()> {
-    let read = |tensor: &Tensor<1, Int>| {
-        let data = tensor.clone().try_into_data();
-        data.map_err(|error| Error::Failed {
-            doing: "reading indices back",
-            reason: error.to_string(),
-        })
-    };
-    let (positions, slots) = (read(&at.positions)?, read(&at.slot_mapping)?);
-    Ok(problem.check_indices(positions.as_bytes(), slots.as_bytes())?)
+    let positions = check::read_back(&at.positions)?;
+    let slots = check::read_back(&at.slot_mapping)?;
+    Ok(problem.check_indices(&positions, &slots)?)
 }

@@ -3,9 +3,9 @@
 use super::metadata::KEYS;
 use crate::{
     Error, Result,
-    file::{Described, Keys, Tensor, float16, load, random_bytes, read_exactly, unreadable, write},
+    file::{Described, Dim, Keys, Tensor, float16, load, random_bytes, read_exactly, unreadable, write},
 };
-use mla_prologue_operator::{
+use mla_prologue_operator::{SCALE_RANGE, 
     CacheFormat, HEAD_DIM, Index, Invalid,
     attend::{
         BlockTable, Call, Entries, Extra, Problem, RotaryTable, SCALE, SlotList, Spec, Tensors,
@@ -63,19 +63,21 @@ fn problem(file: &Described, named: &HashMap<String, String>) -> Result<Problem,
     let known: Vec<&str> = known.named().map(|(_, name)| name).collect();
     let keys = Keys::new(named, KEYS, &file.names(), &known)?;
     let dtype = file.float16("q")?;
-    let [tokens, q_heads, _] = file.shape("q", [None, None, Some(HEAD_DIM)])?;
+    let [tokens, q_heads, _] = file.shape("q", [Dim::Any("tokens"), Dim::Any("heads"), Dim::Is(HEAD_DIM)])?;
     let heads = keys.optional("heads", "a number of heads, 1 or more")?.unwrap_or(q_heads);
+    // Before what is as long.
+    require_heads(heads, q_heads)?;
     let padded_heads = keys.optional("padded_heads", "a number of heads")?.unwrap_or(heads);
     let format = keys.cache_format()?;
     let must = "a number of tokens, 1 or more";
     let cache = file.cache("kv_cache", format, keys.required("block_size", must)?)?;
     let scale = keys.finite("scale", "a number that is finite in f32")?.unwrap_or(SCALE);
-    let kv_scale = keys.real("kv_scale", "a number above 0")?;
+    let kv_scale = keys.real("kv_scale", SCALE_RANGE)?;
     let entries = entries(file, &keys, tokens)?;
     let extra = extra(file, &keys, tokens, format)?;
     let sinks = file.find("sinks").is_some();
     if sinks {
-        file.shape("sinks", [Some(heads)])?;
+        file.shape("sinks", [Dim::Is(heads)])?;
         file.dtype("sinks", &[Dtype::F32])?;
     }
     let windowed = matches!(entries, Entries::Window(_));
@@ -94,13 +96,20 @@ fn problem(file: &Described, named: &HashMap<String, String>) -> Result<Problem,
         .validate()
 }
 
+fn require_heads(heads: usize, q_heads: usize) -> Result<(), Invalid> {
+    if (1..=q_heads).contains(&heads) {
+        return Ok(());
+    }
+    Err(Invalid::new("heads", heads, format_args!("from 1 to the {q_heads} heads of q")))
+}
+
 /// The list of slots, or the block table with its window.
 fn entries(file: &Described, keys: &Keys, tokens: usize) -> Result<Entries, Invalid> {
     if file.find("block_table").is_none() && keys.get("window").is_none() {
         return Ok(Entries::Slots(list(file, ["slots", "lens"], tokens)?));
     }
     file.absent(&["slots", "lens"], "absent with block_table")?;
-    let (index_type, [sequences, blocks]) = file.index("block_table", [None, None])?;
+    let (index_type, [sequences, blocks]) = file.index("block_table", [Dim::Any("sequences"), Dim::Any("blocks")])?;
     let window = keys.required("window", "a number of tokens, 1 or more")?;
     let table = BlockTable { sequences, blocks, index_type };
     Ok(Entries::Window(Window::new(window, table)))
@@ -108,12 +117,12 @@ fn entries(file: &Described, keys: &Keys, tokens: usize) -> Result<Entries, Inva
 
 fn list(file: &Described, names: [&str; 2], tokens: usize) -> Result<SlotList, Invalid> {
     let [slots, lens] = names;
-    let (index_type, [_, count]) = file.index(slots, [Some(tokens), None])?;
+    let (index_type, [_, count]) = file.index(slots, [Dim::Is(tokens), Dim::Any("entries")])?;
     let list = SlotList::new(count).index_type(index_type);
     if file.find(lens).is_none() {
         return Ok(list);
     }
-    Ok(list.lens(file.index(lens, [Some(tokens)])?.0))
+    Ok(list.lens(file.index(lens, [Dim::Is(tokens)])?.0))
 }
 
 /// The second cache and its entries, if there are any.
@@ -146,7 +155,7 @@ fn rotation(
         file.absent(&["positions"], "absent without cos_sin_cache and block_table")?;
         return Ok((Index::default(), None));
     }
-    let (position_type, _) = file.index("positions", [Some(tokens)])?;
+    let (position_type, _) = file.index("positions", [Dim::Is(tokens)])?;
     let order = keys.table_order()?;
     Ok((position_type, rotated.then(|| file.table(order)).transpose()?))
 }

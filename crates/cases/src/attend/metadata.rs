@@ -1,6 +1,7 @@
 //! What an input file of attention holds besides its tensors.
 
 use crate::file::KeyInfo;
+use mla_prologue_operator::SCALE_RANGE;
 
 /// Every metadata key that an input file may have.
 #[rustfmt::skip]
@@ -13,7 +14,7 @@ pub const KEYS: &[KeyInfo] = &[
     KeyInfo { name: "window", values: "a number, 1 or more", meaning: "the last tokens of a sequence that a token sees; needed with block_table" },
     KeyInfo { name: "cache_format", values: "fp8_ds_mla, mxfp8_528, rows_16bit, rows_fp8", meaning: "how a token is stored in both caches" },
     KeyInfo { name: "fp8", values: "e4m3fn, e4m3fnuz", meaning: "the 8-bit format; not with rows_16bit" },
-    KeyInfo { name: "kv_scale", values: "a number above 0 whose reciprocal is a normal f32", meaning: "the scale of rows_fp8 caches; needed with them, and only there" },
+    KeyInfo { name: "kv_scale", values: SCALE_RANGE, meaning: "the scale of rows_fp8 caches; needed with them, and only there" },
     KeyInfo { name: "rotary_layout", values: "halves, interleaved", meaning: "a row of cos_sin_cache: cosines then sines, or pairs of the two" },
     KeyInfo { name: "format", values: "anything", meaning: "ignored" },
 ];

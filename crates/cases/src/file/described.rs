@@ -3,6 +3,34 @@ use mla_prologue_operator::{
     TableOrder,
 };
 use safetensors::Dtype;
+use std::fmt;
+
+/// What a dimension of a tensor must be.
+#[derive(Clone, Copy)]
+pub enum Dim {
+    /// This size.
+    Is(usize),
+    /// Any; the name says of what.
+    Any(&'static str),
+}
+
+impl Dim {
+    fn fits(self, size: usize) -> bool {
+        match self {
+            Self::Is(wanted) => wanted == size,
+            Self::Any(_) => true,
+        }
+    }
+}
+
+impl fmt::Display for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Is(size) => write!(f, "{size}"),
+            Self::Any(name) => f.write_str(name),
+        }
+    }
+}
 
 /// The tensors of a file without their contents: name, type and shape. What a problem follows from, with the metadata.
 pub struct Described<'a>(Vec<(&'a str, Dtype, Vec<usize>)>);
@@ -22,14 +50,14 @@ impl<'a> Described<'a> {
 
     /// The layout of a paged cache.
     pub fn cache(&self, name: &str, format: CacheFormat, block_size: usize) -> Result<CacheLayout> {
-        let [num_blocks, block_stride] = self.shape(name, [None, None])?;
+        let [num_blocks, block_stride] = self.shape(name, [Dim::Any("blocks"), Dim::Any("bytes a block")])?;
         self.dtype(name, &[Dtype::U8])?;
         Ok(CacheLayout { format, block_size, block_stride, num_blocks })
     }
 
     /// The rotary table `cos_sin_cache`.
     pub fn table(&self, order: TableOrder) -> Result<RotaryTable> {
-        let [rows, _] = self.shape("cos_sin_cache", [None, Some(ROPE_DIM)])?;
+        let [rows, _] = self.shape("cos_sin_cache", [Dim::Any("positions"), Dim::Is(ROPE_DIM)])?;
         let dtype = match self.dtype("cos_sin_cache", &[Dtype::F32, Dtype::BF16, Dtype::F16])? {
             Dtype::BF16 => RotaryType::Bf16,
             Dtype::F16 => RotaryType::F16,
@@ -59,20 +87,13 @@ impl<'a> Described<'a> {
     }
 
     /// The shape of a tensor, where it has the dimensions that are wanted.
-    pub fn shape<const N: usize>(
-        &self,
-        name: &str,
-        wanted: [Option<usize>; N],
-    ) -> Result<[usize; N]> {
+    pub fn shape<const N: usize>(&self, name: &str, wanted: [Dim; N]) -> Result<[usize; N]> {
         let (_, shape) = self.get(name)?;
-        let fits =
-            |(size, wanted): (&usize, &Option<usize>)| wanted.is_none_or(|wanted| wanted == *size);
+        let fits = |(size, wanted): (&usize, &Dim)| wanted.fits(*size);
         match <[usize; N]>::try_from(shape) {
             Ok(sizes) if sizes.iter().zip(&wanted).all(fits) => Ok(sizes),
             _ => {
-                let dimension =
-                    |size: &Option<usize>| size.map_or("any".into(), |size| size.to_string());
-                let wanted: Vec<String> = wanted.iter().map(dimension).collect();
+                let wanted: Vec<String> = wanted.iter().map(Dim::to_string).collect();
                 let must = format!("[{}]", wanted.join(", "));
                 Err(Invalid::shape(name, format_args!("{shape:?}"), must))
             }
@@ -83,7 +104,7 @@ impl<'a> Described<'a> {
     pub fn index<const N: usize>(
         &self,
         name: &str,
-        wanted: [Option<usize>; N],
+        wanted: [Dim; N],
     ) -> Result<(Index, [usize; N])> {
         let shape = self.shape(name, wanted)?;
         let dtype = self.dtype(name, &[Dtype::I64, Dtype::I32])?;

@@ -1,6 +1,6 @@
 //! The string metadata of a file.
 
-use mla_prologue_operator::{CacheFormat, Fp8, Invalid, Kind, Result, TableOrder};
+use mla_prologue_operator::{CacheFormat, Fp8, Invalid, Kind, PadScaleByte, Result, TableOrder};
 use std::{collections::HashMap, fmt::Display, str::FromStr};
 
 /// A metadata key: its name, its values (the default first), and what it means.
@@ -11,6 +11,19 @@ pub struct KeyInfo {
     pub values: &'static str,
     /// What it means.
     pub meaning: &'static str,
+}
+
+/// A number as files write it: Rust also takes a sign in front.
+fn number<T: FromStr>(text: &str) -> Option<T> {
+    text.parse().ok().filter(|_| !text.starts_with('+'))
+}
+
+/// `a or b`, or `one of a, b, c`.
+pub fn one_of(values: &[&str]) -> String {
+    match values {
+        [_, _] => values.join(" or "),
+        _ => format!("one of {}", values.join(", ")),
+    }
 }
 
 /// The metadata of a file, its names checked.
@@ -60,7 +73,7 @@ impl<'a> Keys<'a> {
         let default = self.defaults.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
         let Some(value) = self.get(key).or(default) else { return Ok(values[0]) };
         let found = values.iter().find(|known| **known == value);
-        found.copied().ok_or_else(|| Invalid::new(key, value, values.join(" or ")))
+        found.copied().ok_or_else(|| Invalid::new(key, value, one_of(values)))
     }
 
     /// `true`, unless the file says `false`.
@@ -73,7 +86,7 @@ impl<'a> Keys<'a> {
         let text = self.get(key).ok_or_else(|| {
             Invalid::new(key, "missing from the metadata", must).of(Kind::Missing)
         })?;
-        text.parse().map_err(|_| Invalid::new(key, text, must))
+        number(text).ok_or_else(|| Invalid::new(key, text, must))
     }
 
     /// The number that a key may hold.
@@ -84,7 +97,7 @@ impl<'a> Keys<'a> {
     /// The finite f32 nearest to the decimal number that a key holds.
     pub fn finite(&self, key: &str, must: &str) -> Result<Option<f32>> {
         let Some(text) = self.get(key) else { return Ok(None) };
-        let number = text.parse().ok().filter(|number: &f32| number.is_finite());
+        let number = number(text).filter(|number: &f32| number.is_finite());
         number.map(Some).ok_or_else(|| Invalid::new(key, text, must))
     }
 
@@ -100,17 +113,13 @@ impl<'a> Keys<'a> {
 
     /// `cache_format` and `fp8`; `kv_scale` is refused where it has no effect.
     pub fn cache_format(&self) -> Result<CacheFormat> {
-        let name = self.choice("cache_format", &CacheFormat::NAMES)?;
-        let [_, mxfp8, rows_16bit, rows_fp8] = CacheFormat::NAMES;
-        self.only_with(&["fp8"], name != rows_16bit, name)?;
-        self.only_with(&["kv_scale"], name == rows_fp8, name)?;
         let fp8 = Fp8::named(self.choice("fp8", &["e4m3fn", "e4m3fnuz"])?).unwrap_or_default();
-        Ok(match name {
-            _ if name == mxfp8 => CacheFormat::Mxfp8 { fp8 },
-            _ if name == rows_16bit => CacheFormat::Rows16Bit,
-            _ if name == rows_fp8 => CacheFormat::RowsFp8 { fp8 },
-            _ => CacheFormat::default().with_fp8(fp8),
-        })
+        let formats = CacheFormat::all(fp8, PadScaleByte::default());
+        let name = self.choice("cache_format", &formats.map(CacheFormat::name))?;
+        let format = formats.into_iter().find(|format| format.name() == name).unwrap_or_default();
+        self.only_with(&["fp8"], format.fp8().is_some(), name)?;
+        self.only_with(&["kv_scale"], format.has_tensor_scale(), name)?;
+        Ok(format)
     }
 
     /// Refuses keys that have no effect with a cache format.

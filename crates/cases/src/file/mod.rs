@@ -5,10 +5,10 @@ mod keys;
 mod output;
 mod write;
 
-pub use described::Described;
+pub use described::{Described, Dim};
 pub use keys::{KeyInfo, Keys};
 pub use output::read_exactly;
-pub use write::{Tensor, check_destination, check_distinct, replace, write};
+pub use write::{Named, Tensor, check_outputs, replace, write};
 
 use crate::{Error, Result};
 use mla_prologue_operator::{Float16, Invalid};

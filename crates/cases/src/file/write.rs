@@ -30,7 +30,7 @@ pub fn write(
 /// # Errors
 /// A path that cannot be a file.
 pub fn replace<'a>(path: &Path, parts: impl IntoIterator<Item = &'a [u8]>) -> Result<()> {
-    let path = &destination(path)?;
+    let path = &destination("the file", path)?;
     let failed = |error: io::Error| Error::file("write", path, error.kind());
     let mut builder = tempfile::Builder::new();
     builder.prefix(".mla-prologue-");
@@ -42,36 +42,45 @@ pub fn replace<'a>(path: &Path, parts: impl IntoIterator<Item = &'a [u8]>) -> Re
     Ok(())
 }
 
-/// Checks that a file can be at a path, before the work whose result it is to hold. `-` is standard output.
+/// A file named on a command line: by which argument, and where.
+pub type Named<'a> = (&'static str, &'a Path);
+
+/// Checks, before the work whose results they are to hold, that files can be written: none is one of the inputs or another
+/// output. `-` as `--json` is standard output.
 ///
 /// # Errors
-/// A folder that is missing, or something other than a file.
-pub fn check_destination(path: &Path) -> Result<()> {
-    if path.as_os_str() == "-" {
-        return Ok(());
+/// A folder that is missing, something other than a file, or a file that would be lost.
+pub fn check_outputs(inputs: &[Named], outputs: &[Named]) -> Result<()> {
+    for (i, (name, path)) in outputs.iter().enumerate() {
+        if path.as_os_str() == "-" {
+            if *name == "--json" {
+                continue;
+            }
+            return Err(Invalid::new(*name, "-", "a file: standard output takes only JSON").into());
+        }
+        let target = destination(name, path)?;
+        if let Some(folder) = folder(&target).filter(|folder| !folder.is_dir()) {
+            let reason = format_args!("there is no folder {}", folder.display());
+            return Err(Error::file(format!("write {name}"), &target, reason));
+        }
+        let target = identity(&target);
+        let same = |(_, other): &&Named| identity(other) == target;
+        if let Some((other, _)) = inputs.iter().chain(&outputs[..i]).find(same) {
+            let must = format_args!("another file than {other}");
+            return Err(Invalid::new(*name, path.display(), must).into());
+        }
     }
-    let path = destination(path)?;
-    match folder(&path) {
-        Some(folder) if !folder.is_dir() => Err(Error::file(
-            "write",
-            &path,
-            format_args!("there is no folder {}", folder.display()),
-        )),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
-/// Checks that two paths are not the same file.
-///
-/// # Errors
-/// That they are; `name` says what the second is.
-pub fn check_distinct(input: &Path, name: &str, output: &Path) -> Result<()> {
-    let same = fs::canonicalize(output)
-        .is_ok_and(|output| fs::canonicalize(input).is_ok_and(|input| input == output));
-    match same {
-        true => Err(Invalid::new(name, output.display(), "another file than the input").into()),
-        false => Ok(()),
-    }
+/// What a path is compared by: the path without links, as far as it is there.
+fn identity(path: &Path) -> PathBuf {
+    let whole = || fs::canonicalize(path).ok();
+    let in_folder = || {
+        let folder = fs::canonicalize(folder(path).unwrap_or(Path::new("."))).ok()?;
+        Some(folder.join(path.file_name()?))
+    };
+    whole().or_else(in_folder).unwrap_or_else(|| path.to_owned())
 }
 
 fn folder(path: &Path) -> Option<&Path> {
@@ -79,7 +88,7 @@ fn folder(path: &Path) -> Option<&Path> {
 }
 
 /// Where to write: a link's target, or the path itself, unless it is something other than a file.
-fn destination(path: &Path) -> Result<PathBuf> {
+fn destination(argument: &str, path: &Path) -> Result<PathBuf> {
     let Ok(resolved) = fs::canonicalize(path) else {
         // A link to what is not there yet, or nothing.
         let target = fs::read_link(path).ok();
@@ -90,7 +99,7 @@ fn destination(path: &Path) -> Result<PathBuf> {
         return Ok(resolved);
     }
     let is = if resolved.is_dir() { "a folder" } else { "not an ordinary file" };
-    Err(Error::input(path, Invalid::new("OUT", is, "a file, or nothing yet")))
+    Err(Error::input(path, Invalid::new(argument, is, "a file, or nothing yet")))
 }
 
 /// The header of the file: its length, then JSON padded to a multiple of 8. The library's own writer puts

@@ -3,10 +3,10 @@
 use super::metadata::Metadata;
 use crate::{
     Error, Result,
-    file::{Described, load, random_bytes, unreadable},
+    file::{Described, Dim, load, random_bytes, unreadable},
 };
 use mla_prologue_operator::{
-    Float16, HEAD_DIM, Invalid,
+    Float16, HEAD_DIM, Invalid, SCALE_RANGE,
     prologue::{Call, Key, Problem, Query, Spec, Tensors},
 };
 use safetensors::SafeTensors;
@@ -55,7 +55,7 @@ pub fn problem(file: &Described, named: &HashMap<String, String>) -> Result<Prob
     let key = metadata.kv.then(|| key(file, &metadata, tokens, dtype)).transpose()?;
     let norm = query.is_some_and(|query| query.norm) || key.is_some_and(|key| key.norm.is_some());
     let eps = metadata.eps(norm)?;
-    let position_type = file.index("positions", [Some(tokens)])?.0;
+    let position_type = file.index("positions", [Dim::Is(tokens)])?.0;
     Spec::new(tokens, file.table(metadata.table_order()?)?)
         .dtype(dtype)
         .eps(eps)
@@ -66,11 +66,11 @@ pub fn problem(file: &Described, named: &HashMap<String, String>) -> Result<Prob
 }
 
 fn query(file: &Described, metadata: &Metadata, dtype: Float16) -> Result<Query, Invalid> {
-    let [_, heads, _] = file.shape("q", [None, None, Some(HEAD_DIM)])?;
+    let [_, heads, _] = file.shape("q", [Dim::Any("tokens"), Dim::Any("heads"), Dim::Is(HEAD_DIM)])?;
     file.require("q", dtype)?;
     let (norm, rope, rounding) = metadata.query_steps()?;
     let padded_heads = metadata.required("padded_heads", "a number of heads")?;
-    let scale = metadata.real("q_scale", "a number above 0")?;
+    let scale = metadata.real("q_scale", SCALE_RANGE)?;
     Ok(Query::new(heads, padded_heads).norm(norm).rope(rope).rounding(rounding).scale(scale))
 }
 
@@ -80,18 +80,18 @@ fn key(
     tokens: usize,
     dtype: Float16,
 ) -> Result<Key, Invalid> {
-    file.shape("kv", [Some(tokens), Some(HEAD_DIM)])?;
+    file.shape("kv", [Dim::Is(tokens), Dim::Is(HEAD_DIM)])?;
     file.require("kv", dtype)?;
     let weight = file.find("kv_norm_weight").is_some();
     if weight {
-        file.shape("kv_norm_weight", [Some(HEAD_DIM)])?;
+        file.shape("kv_norm_weight", [Dim::Is(HEAD_DIM)])?;
         file.require("kv_norm_weight", dtype)?;
     }
-    let (slot_type, [slot_count]) = file.index("slot_mapping", [None])?;
+    let (slot_type, [slot_count]) = file.index("slot_mapping", [Dim::Any("slots")])?;
     let (format, quant_from) = metadata.cache()?;
     let block_size = metadata.required("block_size", "a number of tokens, 1 or more")?;
     let cache = file.cache("kv_cache", format, block_size)?;
-    let scale = metadata.real("kv_scale", "a number above 0")?;
+    let scale = metadata.real("kv_scale", SCALE_RANGE)?;
     let norm = metadata.key_norm(weight)?;
     Ok(Key::new(slot_count, cache)
         .slot_type(slot_type)

@@ -2,7 +2,7 @@
 
 use crate::file::{KeyInfo, Keys};
 use mla_prologue_operator::{
-    CacheFormat, Invalid, Kind, PadScaleByte, QuantFrom, Result, Rounding,
+    CacheFormat, Invalid, Kind, PadScaleByte, QuantFrom, Result, Rounding, SCALE_RANGE,
     prologue::{Profile, Tensors},
 };
 use std::{collections::HashMap, ops::Deref};
@@ -23,7 +23,7 @@ pub const KEYS: &[KeyInfo] = &[
     KeyInfo { name: "cache_format", values: "fp8_ds_mla, mxfp8_528, rows_16bit, rows_fp8", meaning: "how a token is stored" },
     KeyInfo { name: "fp8", values: "e4m3fn, e4m3fnuz", meaning: "the 8-bit format; not with rows_16bit" },
     KeyInfo { name: "pad_scale_byte", values: "zero, keep", meaning: "the eighth scale byte of a token; only with fp8_ds_mla" },
-    KeyInfo { name: "kv_scale", values: "a number above 0 whose reciprocal is a normal f32", meaning: "the scale of a rows_fp8 cache; needed with it, and only there" },
+    KeyInfo { name: "kv_scale", values: SCALE_RANGE, meaning: "the scale of a rows_fp8 cache; needed with it, and only there" },
     KeyInfo { name: "q_scale", values: "a number as kv_scale", meaning: "makes q_out FP8 with this scale; only with rows_fp8" },
     KeyInfo { name: "profile", values: "vllm, sglang", meaning: "an engine's q_rounding, kv_norm_rounding, kv_quant_from, rotary_layout and pad_scale_byte" },
     KeyInfo { name: "format", values: "anything", meaning: "ignored" },
@@ -135,10 +135,10 @@ impl<'a> Metadata<'a> {
     pub fn cache(&self) -> Result<(CacheFormat, QuantFrom)> {
         let format = self.cache_format()?;
         let name = format.name();
-        let [ds_mla, mxfp8, _, rows_fp8] = CacheFormat::NAMES;
-        self.only_with(&["kv_quant_from"], [ds_mla, mxfp8].contains(&name), name)?;
-        self.only_with(&["pad_scale_byte"], name == ds_mla, name)?;
-        self.only_with(&["q_scale"], name == rows_fp8, name)?;
+        self.only_with(&["kv_quant_from"], format.quant_block().is_some(), name)?;
+        let padded = matches!(format, CacheFormat::Fp8DsMla { .. });
+        self.only_with(&["pad_scale_byte"], padded, name)?;
+        self.only_with(&["q_scale"], format.has_tensor_scale(), name)?;
         let pad = self.choice("pad_scale_byte", &["zero", "keep"])?;
         let from = self.choice("kv_quant_from", &["16bit", "f32"])?;
         let from = QuantFrom::named(from).filter(|_| format.quant_block().is_some());

@@ -10,7 +10,7 @@ use std::{
 
 /// A file as the example, with one thing changed.
 pub struct Draft {
-    tensors: HashMap<String, (Dtype, Vec<usize>, Vec<u8>)>,
+    pub tensors: HashMap<String, (Dtype, Vec<usize>, Vec<u8>)>,
     metadata: HashMap<String, String>,
 }
 

@@ -56,7 +56,7 @@ pub fn refused(words: &[&str], code: i32) -> String {
 #[case::wrong_type(Draft::new().shaped("positions", Dtype::F32, &[4]), "the type of positions is F32; it must be I64 or I32")]
 #[case::wrong_half(Draft::new().shaped("kv", Dtype::F16, &[4, 512]), "the type of kv is F16; it must be BF16")]
 #[case::wrong_rank(Draft::new().shaped("kv", Dtype::BF16, &[4, 1, 512]), "the shape of kv is [4, 1, 512]; it must be [4, 512]")]
-#[case::wrong_dimension(Draft::new().shaped("cos_sin_cache", Dtype::F32, &[9, 32]), "the shape of cos_sin_cache is [9, 32]; it must be [any, 64]")]
+#[case::wrong_dimension(Draft::new().shaped("cos_sin_cache", Dtype::F32, &[9, 32]), "the shape of cos_sin_cache is [9, 32]; it must be [positions, 64]")]
 #[case::no_heads(Draft::new().shaped("q", Dtype::BF16, &[4, 0, 512]), "the head count of q is 0; it must be 1 or more")]
 #[case::position(Draft::new().index("positions", 2, 1 << 40), "positions[2] is 1099511627776; it must be from 0 to below the")]
 #[case::negative_position(Draft::new().index("positions", 0, -1), "positions[0] is -1; it must be from 0 to below the")]
@@ -85,23 +85,23 @@ fn bad_input_is_named(#[case] draft: Draft, #[case] message: &str) {
 #[case::to_a_folder(&["run", BASIC, "examples", "--device", "reference"], 2, "examples: OUT is a folder; it must be a file")]
 #[case::nothing(&[], 2, "a command is missing (see --help)")]
 #[case::empty_path(&["run", "", "out"], 2, "(see --help)")]
-#[case::many_tokens(&["plan", "--tokens", "9223372036854775808"], 2, "tokens is 9223372036854775808; it must be few enough")]
+#[case::many_tokens(&["plan", "--tokens", "9223372036854775808"], 2, "--tokens is 9223372036854775808; it must be few enough")]
 #[case::bad_shape(&["bench", "--shape", "1,2,1"], 2, "--shape is 1,2,1; it must be tokens, live heads and padded heads")]
 #[case::no_tokens(&["bench", "--shape", "0,16,64"], 2, "--shape is 0,16,64; it must be tokens, live heads and padded heads")]
 #[case::more_than_memory(&["bench", "--shape", "70000000,1,1"], 2, "bytes of tensors; it must be at most")]
 #[case::huge_shape(&["bench", "--shape", "1,1,18446744073709551615"], 2, "--shape is 1,1,18446744073709551615; it must be")]
-#[case::no_such_device(&["run", BASIC, "out", "--device", "tpu"], 2, "device is tpu; it must be auto, cpu, or")]
-#[case::bad_index(&["run", BASIC, "out", "--device", "cuda:x"], 2, "device is cuda:x; it must be")]
+#[case::no_such_device(&["run", BASIC, "out", "--device", "tpu"], 2, "--device is tpu; it must be auto, cpu, or")]
+#[case::bad_index(&["run", BASIC, "out", "--device", "cuda:x"], 2, "--device is cuda:x; it must be")]
 #[case::no_such_cpu(&["verify", BASIC, "--device", "cpu:7"], 3, "device cpu:7 cannot be used: there is one cpu device")]
 #[case::no_such_gpu(&["verify", BASIC, "--device", "cuda:99"], 3, "device cuda:99 cannot be used: ")]
 #[case::no_command(&["dance"], 2, "unrecognized subcommand 'dance' (see --help)")]
 #[case::no_argument(&["run", BASIC], 2, "<OUT> (see --help)")]
 #[case::no_folder(&["run", BASIC, "no/such/folder/out", "--device", "reference"], 3, "cannot write no/such/folder/out: ")]
 #[case::no_model(&["plan", "--model", "v3"], 2, "--model is v3; it must be v4-flash or v4-pro")]
-#[case::bad_world(&["plan", "--tp", "3"], 2, "the world size is 3; it must be a divisor of the 128 heads")]
+#[case::bad_world(&["plan", "--tp", "3"], 2, "--tp is 3; it must be a divisor of the 128 heads")]
 #[case::no_backend(&["plan", "--backend", "x"], 2, "--backend is x; it must be one of flashmla, flashinfer, aiter, any")]
 #[case::two_inputs(&["verify", BASIC, BASIC, "--against", "out"], 2, "IN is 2 files; it must be one file")]
-#[case::no_target(&["source", "--target", "z80"], 2, "target is z80; it must be one of")]
+#[case::no_target(&["source", "--target", "z80"], 2, "--target is z80; it must be one of")]
 fn bad_arguments_are_named(#[case] words: &[&str], #[case] code: i32, #[case] message: &str) {
     let text = refused(words, code);
     assert!(text.contains(message), "{text}");
@@ -212,7 +212,7 @@ const LAYER: &str = "examples/layer/attn_swa_8h.safetensors";
     &[],
     "theta is -1; it must be a finite number above 0"
 )]
-#[case::ranks(Draft::of(LAYER), &["--tp", "3"], "the world size is 3")]
+#[case::ranks(Draft::of(LAYER), &["--tp", "3"], "--tp is 3")]
 #[case::backend(Draft::of(LAYER), &["--backend", "x"], "--backend is x")]
 #[case::cache(Draft::of(LAYER), &["--cache", "x"], "--cache is x")]
 #[case::devices(Draft::of(LAYER), &["--device", "cpu,cpu"], "the number of devices is 2")]
@@ -286,7 +286,7 @@ fn destinations_are_checked_first() {
     let input = Draft::new().write(folder.path());
     let input = input.to_str().expect("UTF-8");
     let line = refused(&["run", input, input, "--device", "cpu"], 2);
-    assert!(line.contains("another file than the input"), "{line}");
+    assert!(line.contains("another file than IN"), "{line}");
     let missing = folder.path().join("missing/out");
     let missing = missing.to_str().expect("UTF-8");
     let line = refused(&["run", input, missing, "--device", "cpu"], 3);

@@ -222,10 +222,7 @@ fn store_scales(
     let count = comptime!(lanes.per_unit());
     // Scales of half a row, and of the row.
     let half_bytes = comptime!(LANES / group);
-    let bytes = comptime!(match format {
-        CacheFormat::Fp8DsMla { .. } => NOPE_DIM / 64,
-        _ => 2 * half_bytes,
-    });
+    let bytes = comptime!(format.scaled_values() / (group * LANE_RUN));
     let keep = comptime!(matches!(
         format,
         CacheFormat::Fp8DsMla { pad_scale_byte: PadScaleByte::Keep, .. }

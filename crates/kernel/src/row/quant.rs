@@ -21,7 +21,7 @@ pub fn ue8m0(absmax: u32, #[comptime] fp8: Fp8) -> u32 {
     select(absmax >= INFINITY, NAN_SCALE, byte)
 }
 
-/// Packs `x[at..at + 8]` divided by their block's scale as FP8. Of a block with a NaN or an infinity
+/// Packs `x[at..at + 8]` times the inverse of their block's scale as FP8. Of a block with a NaN or an infinity
 /// every value becomes NaN.
 #[cube]
 pub fn encode_block(x: &Array<f32>, at: usize, ue8m0: u32, #[comptime] fp8: Fp8) -> CacheWord {

@@ -1,6 +1,5 @@
 use super::{
     AttentionConfig, StepMetadata,
-    attend::{attend, rotate_back},
     product::{batched, project},
 };
 use burn::{
@@ -11,7 +10,7 @@ use burn::{
     },
     tensor::{DType, Device, Tensor},
 };
-use mla_prologue_burn::KvCache;
+use mla_prologue_burn::{Attend, KvCache, widen};
 use mla_prologue_kernel::Result;
 use mla_prologue_operator::{HEAD_DIM, Invalid};
 use std::path::Path;
@@ -25,7 +24,7 @@ use std::path::Path;
 /// y  = o_b(concat over groups of o_a(o of the group's heads))
 /// ```
 ///
-/// Projections and attention are computed in f32; queries and keys pass through the kernel in 16 bits.
+/// Projections are computed in f32; queries, keys and the output of attention are in 16 bits, its sums in f32.
 #[derive(Module, Debug)]
 pub struct DeepSeekV4Attention {
     /// `[hidden, q_lora]`.
@@ -192,12 +191,11 @@ impl DeepSeekV4Attention {
         prologue.checked = checked;
         let q = prologue.run(q, kv, &step.tokens, kv_cache)?;
 
-        let padded = q.dims()[1];
-        let sinks = self.sinks.val().cast(DType::F32);
-        let sinks = Tensor::cat(vec![sinks, Tensor::zeros([padded - heads], &q.device())], 0);
-        let o = attend(q, kv_cache, step, config.window, sinks)?;
-        let o = rotate_back(o.slice([0..tokens, 0..heads, 0..HEAD_DIM]), step);
-        Ok(self.project_out(o))
+        // The heads that the prologue padded for another attention kernel are not read.
+        let mut attend = Attend::new(heads);
+        attend.checked = checked;
+        let o = attend.run(q, kv_cache, &step.window(config.window, self.sinks.val()))?;
+        Ok(self.project_out(widen(o)?))
     }
 
     /// The output projection: of each group of heads, then of all groups.

@@ -1,6 +1,5 @@
 //! DeepSeek-V4's attention layer on Burn.
 
-mod attend;
 mod attention;
 mod config;
 mod parallel;

@@ -1,6 +1,6 @@
 use crate::{BlockPool, Sequence};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
-use mla_prologue_burn::Tokens;
+use mla_prologue_burn::{Attended, Tokens};
 use mla_prologue_operator::{Invalid, Result};
 
 /// The metadata of one step of a model on one or more sequences, each with the same number of new tokens: a prefill, or a
@@ -64,6 +64,15 @@ impl StepMetadata {
             },
             block_table: indices(table, &device)?.reshape([sequences.len(), blocks]),
         })
+    }
+
+    /// What the tokens attend to in a layer of sliding windows: the last `length` tokens of their sequences, with each head's sink; the
+    /// rotation by their positions undone.
+    pub fn window(&self, length: usize, sinks: Tensor<1>) -> Attended {
+        let Tokens { positions, cos_sin_cache, .. } = &self.tokens;
+        Attended::window(length, positions.clone(), self.block_table.clone())
+            .sinks(sinks.cast(DType::F32))
+            .rotate_back(positions.clone(), cos_sin_cache.clone())
     }
 
     /// The step on another device.

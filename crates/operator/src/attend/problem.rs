@@ -1,4 +1,4 @@
-use super::{Entries, SlotList, Spec, Tensors};
+use super::{Entries, Extra, SlotList, Spec, Tensors};
 use crate::{CacheLayout, Invalid, Kind, Result};
 
 /// Entries are added up in chunks of so many, by their place in their list.
@@ -38,6 +38,25 @@ impl Problem {
     /// Bytes of every tensor of the call.
     pub const fn sizes(&self) -> Tensors<usize> {
         self.sizes
+    }
+
+    /// The same call, where the tensors lie so: from a token of `q` to the next in values, and from a block of each cache to the next in bytes.
+    ///
+    /// # Errors
+    /// A stride that is too small, or not one that the kernel takes.
+    pub fn with_strides(
+        self,
+        token_stride: Option<usize>,
+        block_stride: usize,
+        extra_block_stride: Option<usize>,
+    ) -> Result<Self> {
+        let spec = self.spec;
+        let stride = |extra: Extra| {
+            let block_stride = extra_block_stride.unwrap_or(extra.cache.block_stride);
+            Extra { cache: extra.cache.with_stride(block_stride), ..extra }
+        };
+        let cache = spec.cache.with_stride(block_stride);
+        spec.cache(cache).extra(spec.extra.map(stride)).token_stride(token_stride).validate()
     }
 
     /// Chunks of a token: those of the first list, then those of the second.

@@ -64,7 +64,8 @@ impl Conventions {
 }
 
 impl Spec {
-    /// The same call with an engine's conventions, as far as it has a use for them.
+    /// The same call with an engine's conventions, as far as it has a use for them. Call it last: it changes the queries and keys that are
+    /// there.
     ///
     /// ```
     /// use mla_prologue_operator::{Rounding, TableOrder};

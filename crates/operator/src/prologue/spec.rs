@@ -42,7 +42,7 @@ pub struct Query {
     pub rope: bool,
     /// Rounding between the two.
     pub rounding: Rounding,
-    /// With it, `q_out` is FP8: the values divided by this scale, in the cache's format.
+    /// With it, `q_out` is FP8: the values times 1 / scale, in the cache's format.
     pub scale: Option<f32>,
     /// Where the rows of `q` lie; `None`: one after the other.
     pub strides: Option<Strides>,
@@ -61,7 +61,7 @@ pub struct Strides {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Key {
-    /// The length of `slot_mapping`; tokens past it are not inserted.
+    /// The length of `slot_mapping`, at most the tokens of the call; those past it (data-parallel padding) are not inserted.
     pub slot_count: usize,
     /// The type of `slot_mapping`.
     pub slot_type: Index,
@@ -175,6 +175,8 @@ impl Spec {
         key: Option<Key>,
     }
 
+    /// Checks the fields, by themselves and beside each other.
+    ///
     /// # Errors
     /// The first field that is invalid, by itself or beside the others.
     pub fn validate(self) -> Result<Problem> {

@@ -14,7 +14,7 @@ use mla_prologue::{
 use std::cell::RefCell;
 
 /// A step in a captured graph, replayed with other contents: the output's padding heads, the cache's other slots
-/// and what the reader finds are those of then.
+/// and what the gather finds are those of then.
 #[test]
 fn a_captured_step_is_replayed() {
     let _guard = alone();

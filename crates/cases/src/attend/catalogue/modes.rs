@@ -3,12 +3,12 @@
 use super::{Case, Data, SlotPattern};
 use crate::pairwise;
 use mla_prologue_operator::{
-    CacheFormat, CacheLayout, Float16, Fp8, HEAD_DIM, Index, RotaryTable, RotaryType, TableOrder,
+    CacheFormat, CacheLayout, Float16, Fp8, HEAD_DIM, Index, PadScaleByte, RotaryTable, RotaryType, TableOrder,
     attend::{BlockTable, Entries, Extra, SCALE, SlotList, Spec, Window},
 };
 
 /// How many values each choice has; their meaning is in [`case`].
-const CHOICES: [usize; 15] = [6, 4, 2, 2, 4, 2, 3, 3, 2, 4, 2, 2, 4, 5, 2];
+const CHOICES: [usize; 15] = [6, CacheFormat::COUNT, 2, 2, 4, 2, 3, 3, 2, 4, 2, 2, 4, 5, 2];
 
 /// Cases in which every pair of choices that can meet does.
 pub fn modes() -> Vec<Case> {
@@ -46,12 +46,7 @@ fn case(choice: &[usize; CHOICES.len()], seed: u64) -> Option<Case> {
         (2, 5, 7, 8, 0, 129),
     ][shape];
     let fp8 = Fp8::ALL[fp8];
-    let format = match format {
-        0 => CacheFormat::default().with_fp8(fp8),
-        1 => CacheFormat::Mxfp8 { fp8 },
-        2 => CacheFormat::Rows16Bit,
-        _ => CacheFormat::RowsFp8 { fp8 },
-    };
+    let format = CacheFormat::all(fp8, PadScaleByte::default())[format];
     let windowed = entries > 1;
     let unused = [
         fp8 != Fp8::E4m3fn && format.fp8().is_none(),
@@ -79,7 +74,7 @@ fn case(choice: &[usize; CHOICES.len()], seed: u64) -> Option<Case> {
     let order = TableOrder::ALL[(rotary / 2) % 2];
     let dtypes = [RotaryType::F32, RotaryType::F32, RotaryType::Bf16, RotaryType::F16];
     let rotary = (rotary > 0).then_some(RotaryTable { rows: 700, dtype: dtypes[rotary], order });
-    let kv_scale = matches!(format, CacheFormat::RowsFp8 { .. }).then_some(0.051);
+    let kv_scale = format.has_tensor_scale().then_some(0.051);
     let spec = Spec::new(
         tokens,
         heads,

@@ -9,7 +9,7 @@ use mla_prologue_operator::{
 };
 
 /// How many values each choice has; their meaning is in [`case`].
-const CHOICES: [usize; 18] = [3, 2, 2, 2, 3, 2, 2, 3, 2, 2, 2, 2, 4, 2, 2, 2, 4, 4];
+const CHOICES: [usize; 18] = [3, 2, 2, 2, 3, 2, 2, 3, 2, 2, 2, 2, CacheFormat::COUNT, 2, 2, 2, 4, 4];
 
 /// Cases in which every pair of choices that can meet does.
 pub fn modes() -> Vec<Case> {
@@ -44,13 +44,8 @@ fn case(choice: &[usize; CHOICES.len()], seed: u64) -> Option<Case> {
         [(1, 1, 8), (4, 16, 64), (17, 5, 5), (33, 8, 9)][shape];
     let fp8 = Fp8::ALL[fp8];
     let pad_scale_byte = PadScaleByte::ALL[pad_byte];
-    let format = match format {
-        0 => CacheFormat::Fp8DsMla { fp8, pad_scale_byte },
-        1 => CacheFormat::Mxfp8 { fp8 },
-        2 => CacheFormat::Rows16Bit,
-        _ => CacheFormat::RowsFp8 { fp8 },
-    };
-    let rows_fp8 = matches!(format, CacheFormat::RowsFp8 { .. });
+    let format = CacheFormat::all(fp8, pad_scale_byte)[format];
+    let rows_fp8 = format.has_tensor_scale();
     let unused = [
         pad_byte > 0 && !matches!(format, CacheFormat::Fp8DsMla { .. }),
         fp8 != Fp8::E4m3fn && format.fp8().is_none(),
