@@ -1,6 +1,7 @@
-//! Measurement of the fused kernel on a device. Every problem is compared with the reference, bit for
-//! bit, before it is timed.
+//! Measurement of the kernels on a device. Every problem is compared with the reference, bit for bit, before it is timed. The
+//! prologue is at the root, attention in [`attend`].
 
+pub mod attend;
 mod floor;
 mod measure;
 mod plot;

@@ -14,7 +14,7 @@ use mla_prologue_operator::{
 use std::time::{Duration, Instant};
 
 /// Calls of a graph on the same buffers.
-const CALLS: usize = 100;
+pub const CALLS: usize = 100;
 /// Layers of DeepSeek-V4-Pro, each with buffers of its own: the most that are rotated.
 pub const LAYERS: usize = 61;
 /// Bytes of the buffers that are rotated.
@@ -234,7 +234,7 @@ pub fn burst(client: &Client, queue: &mut impl FnMut() -> Result<(), DeviceError
 }
 
 /// Seconds a call in a graph of some calls; `None` where the device has no graphs.
-fn graph(
+pub fn graph(
     client: &Client,
     calls: usize,
     queue: impl Fn(usize) -> Result<(), DeviceError>,

@@ -1,7 +1,8 @@
 use crate::{
-    as_option,
+    as_option, bench_attend,
     report::{Report, table},
     run::spinner,
+    source::Op,
 };
 use clap::Args;
 use mla_prologue_bench::{
@@ -16,21 +17,33 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 pub struct Bench {
-    /// Tokens, live heads and padded heads of a problem, as in 4096,16,64; may be repeated
+    /// What is measured
+    #[arg(long, value_enum, default_value_t)]
+    pub op: Op,
+    /// Tokens, live heads and padded heads of a problem, as in 4096,16,64; for attention tokens, heads and entries, as in
+    /// 128,16,640; may be repeated
     #[arg(long, value_name = "T,H,P")]
     pub shape: Vec<String>,
     /// auto, cuda:0, rocm:0, vulkan:0 or cpu
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     pub device: String,
-    /// Also draw the results into this SVG file
+    /// Also draw the results into this SVG file (of the prologue)
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
     #[command(flatten)]
     pub report: Report,
 }
 
-/// Measures every shape with padding written, with padding known to be zero, and unfused.
+/// Measures an operator on every shape.
 pub fn bench(args: &Bench) -> Result<()> {
+    match args.op {
+        Op::Prologue => bench_prologue(args),
+        Op::Attend => bench_attend::bench(args),
+    }
+}
+
+/// With padding written, with padding heads known to be zero, and unfused.
+fn bench_prologue(args: &Bench) -> Result<()> {
     let asked = args.shape.iter().map(|text| parse(text)).collect::<Result<Vec<_>, _>>()?;
     let plot_file = args.plot.as_deref().map(|path| ("--plot", path));
     args.report.check(&[], plot_file.as_slice())?;

@@ -2,6 +2,7 @@
 
 mod attend;
 mod bench;
+mod bench_attend;
 mod devices;
 #[cfg(feature = "persistence")]
 mod kernels;

@@ -58,7 +58,7 @@ pub(super) fn unwritten(tensors: Tensors<Vec<u8>>, problem: &Problem) -> Result<
 }
 
 /// The problem that tensors and metadata describe.
-fn problem(file: &Described, named: &HashMap<String, String>) -> Result<Problem, Invalid> {
+pub fn problem(file: &Described, named: &HashMap<String, String>) -> Result<Problem, Invalid> {
     let known = Tensors { sequence_ids: "", out: "", max: "", sum: "", ..Tensors::NAMES };
     let known: Vec<&str> = known.named().map(|(_, name)| name).collect();
     let keys = Keys::new(named, KEYS, &file.names(), &known)?;
@@ -158,6 +158,25 @@ fn rotation(
     let (position_type, _) = file.index("positions", [Dim::Is(tokens)])?;
     let order = keys.table_order()?;
     Ok((position_type, rotated.then(|| file.table(order)).transpose()?))
+}
+
+/// The call of the first tokens of another, which has no tensors that all tokens share but caches, block table, sinks and rotary table.
+///
+/// # Errors
+/// More tokens than there are, or a count that the sequences do not divide.
+pub fn first_tokens(call: &Call, tokens: usize) -> Result<Call> {
+    let spec = *call.problem().spec();
+    if tokens > spec.tokens {
+        let must = format_args!("at most the {} tokens of the call", spec.tokens);
+        return Err(Invalid::new("tokens", tokens, must).into());
+    }
+    let problem = spec.tokens(tokens).validate()?;
+    let all = call.tensors().clone().zip(problem.sizes());
+    let tensors = all.map(|(mut bytes, size)| {
+        bytes.truncate(size);
+        bytes
+    });
+    Ok(Call::new(problem, tensors)?)
 }
 
 /// Writes what a call wrote, whole or not at all. Equal outputs give equal files.

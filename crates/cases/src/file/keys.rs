@@ -1,6 +1,7 @@
 //! The string metadata of a file.
 
 use mla_prologue_operator::{CacheFormat, Fp8, Invalid, Kind, PadScaleByte, Result, TableOrder};
+use safetensors::Dtype;
 use std::{collections::HashMap, fmt::Display, str::FromStr};
 
 /// A metadata key: its name, its values (the default first), and what it means.
@@ -16,6 +17,31 @@ pub struct KeyInfo {
 /// A number as files write it: Rust also takes a sign in front.
 fn number<T: FromStr>(text: &str) -> Option<T> {
     text.parse().ok().filter(|_| !text.starts_with('+'))
+}
+
+/// [`take_type`], where `absent` is a choice as well.
+pub fn take_optional_type(
+    keys: &mut HashMap<String, String>,
+    key: &str,
+    types: &[Dtype],
+) -> Result<Option<Dtype>> {
+    if keys.get(key).is_some_and(|name| name == "absent") {
+        keys.remove(key);
+    }
+    take_type(keys, key, types)
+}
+
+/// Takes the type of a tensor that an option names, if it is given.
+pub fn take_type(
+    keys: &mut HashMap<String, String>,
+    key: &str,
+    types: &[Dtype],
+) -> Result<Option<Dtype>> {
+    let Some(name) = keys.remove(key) else { return Ok(None) };
+    let names: Vec<String> = types.iter().map(|dtype| dtype.to_string().to_lowercase()).collect();
+    let at = names.iter().position(|known| *known == name);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    at.map(|at| Some(types[at])).ok_or_else(|| Invalid::new(key, name, one_of(&names)))
 }
 
 /// `a or b`, or `one of a, b, c`.

@@ -6,7 +6,7 @@ mod output;
 mod write;
 
 pub use described::{Described, Dim};
-pub use keys::{KeyInfo, Keys};
+pub use keys::{KeyInfo, Keys, take_optional_type, take_type};
 pub use output::read_exactly;
 pub use write::{Named, Tensor, check_outputs, replace, write};
 

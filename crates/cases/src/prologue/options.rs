@@ -1,7 +1,7 @@
 //! Problems from options alone, without a file.
 
 use super::file;
-use crate::file::Described;
+use crate::file::{Described, take_type};
 use mla_prologue_operator::{HEAD_DIM, Invalid, ROPE_DIM, Result, prologue::Problem};
 use safetensors::Dtype;
 use std::collections::HashMap;
@@ -45,10 +45,14 @@ pub fn problem(mut keys: HashMap<String, String>) -> Result<Problem> {
     let must = format!("a number from 1 to {MOST}");
     let count = heads.parse().ok().filter(|count| (1..=MOST).contains(count));
     let heads: usize = count.ok_or_else(|| Invalid::new("heads", &heads, &must))?;
-    let float16 = dtype(&mut keys, "dtype", &[Dtype::BF16, Dtype::F16])?;
-    let positions = dtype(&mut keys, "positions", &[Dtype::I64, Dtype::I32])?;
-    let slots = dtype(&mut keys, "slot_mapping", &[Dtype::I64, Dtype::I32])?;
-    let table = dtype(&mut keys, "cos_sin_cache", &[Dtype::F32, Dtype::BF16, Dtype::F16])?;
+    let mut dtype = |key: &str, types: &[Dtype]| {
+        let named = take_type(&mut keys, key, types)?;
+        Ok::<_, Invalid>(named.unwrap_or(types[0]))
+    };
+    let float16 = dtype("dtype", &[Dtype::BF16, Dtype::F16])?;
+    let positions = dtype("positions", &[Dtype::I64, Dtype::I32])?;
+    let slots = dtype("slot_mapping", &[Dtype::I64, Dtype::I32])?;
+    let table = dtype("cos_sin_cache", &[Dtype::F32, Dtype::BF16, Dtype::F16])?;
     let weight = match keys.remove("kv_norm_weight").as_deref() {
         None | Some("absent") => false,
         Some("given") => true,
@@ -80,12 +84,4 @@ pub fn problem(mut keys: HashMap<String, String>) -> Result<Problem> {
         tensors.push(("kv_cache", Dtype::U8, vec![1, tokens * 2 * HEAD_DIM]));
     }
     file::problem(&Described::new(tensors), &keys)
-}
-
-/// Takes the type that a key names.
-fn dtype(keys: &mut HashMap<String, String>, key: &str, types: &[Dtype]) -> Result<Dtype> {
-    let Some(name) = keys.remove(key) else { return Ok(types[0]) };
-    let names: Vec<String> = types.iter().map(|dtype| dtype.to_string().to_lowercase()).collect();
-    let at = names.iter().position(|known| *known == name);
-    at.map(|at| types[at]).ok_or_else(|| Invalid::new(key, name, names.join(" or ")))
 }

@@ -1,13 +1,17 @@
 //! What is known when the kernel is compiled.
 
+use super::scratch::CHUNK_MAX;
 use crate::{
     Strategy,
     row::{Codec, Lanes, rope::Rotary},
 };
 use mla_prologue_operator::{
-    CacheFormat, HEAD_DIM, Index,
+    CacheFormat, HEAD_DIM, Index, LANE_RUN,
     attend::{CHUNK, Entries, Problem, SlotList},
 };
+
+/// Words that a unit of a cube loads at once.
+const KEY_BATCH: usize = 8;
 
 /// Everything that the generated code depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -105,7 +109,8 @@ impl Team {
     fn together(heads: usize, strategy: &Strategy) -> Self {
         let width = 4;
         let heads = [4, 8].into_iter().find(|tile| heads <= *tile).unwrap_or(16);
-        let units = if heads == 16 { 256 } else { 128 };
+        // As many as hide the time that a key takes to come, also where fewer have a score or an output.
+        let units = 256;
         let mut team = Self {
             shared: true,
             units,
@@ -154,6 +159,30 @@ impl Team {
         self.slice_vectors() * (self.heads / self.heads_per_item)
     }
 
+    /// Vectors of a word of 8 values.
+    pub const fn word_vectors(self) -> usize {
+        LANE_RUN / self.width
+    }
+
+    /// Words of a slice of the keys of a chunk that each unit loads.
+    pub const fn key_items(self) -> usize {
+        CHUNK * self.slice / LANE_RUN / self.workers()
+    }
+
+    /// Of these, as many as are on their way at once.
+    pub const fn key_batch(self) -> usize {
+        match (self.shared, self.key_items() < KEY_BATCH) {
+            (false, _) => 1,
+            (true, true) => self.key_items(),
+            (true, false) => KEY_BATCH,
+        }
+    }
+
+    /// Parts of a chunk whose largest scores are found apart.
+    pub const fn max_parts(self) -> usize {
+        if self.shared { 8 } else { 1 }
+    }
+
     /// Units that share the pieces.
     pub const fn workers(self) -> usize {
         if self.shared { self.units as usize } else { 1 }
@@ -167,7 +196,7 @@ impl Team {
     /// Bytes of shared memory: keys, queries, weights, slots and what is known of each head.
     pub const fn memory(self) -> usize {
         4 * (self.width * (CHUNK * self.key_stride() + self.slice * self.head_vectors())
-            + self.width * self.head_vectors() * (CHUNK + 8)
+            + self.width * self.head_vectors() * (CHUNK + CHUNK_MAX + self.max_parts())
             + 2 * CHUNK)
     }
 }

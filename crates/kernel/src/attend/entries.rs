@@ -81,14 +81,17 @@ pub fn find<N: Size>(
     }
 }
 
-/// How many entries of the chunk count.
+/// Does any entry of the chunk count?
 #[cube]
-pub fn slot_count<N: Size>(scratch: &Scratch<N>) -> u32 {
-    let mut count = 0u32;
-    for key in 0..CHUNK {
-        count += select(scratch.slots[2 * key] == NO_INDEX, 0u32, 1u32);
+pub fn any<N: Size>(scratch: &Scratch<N>) -> bool {
+    let mut key = 0usize.runtime();
+    let mut found = false.runtime();
+    // It is mostly the first.
+    while key < CHUNK {
+        found = scratch.slots[2 * key] != NO_INDEX;
+        key = select(found, CHUNK, key + 1);
     }
-    count
+    found
 }
 
 /// An entry of a list of slots, or [`NO_INDEX`].

@@ -8,8 +8,7 @@
 
 use super::{
     Blueprint,
-    entries::{self, slot_count},
-    finish, load,
+    entries, finish, load,
     scratch::Scratch,
     steps,
 };
@@ -136,7 +135,7 @@ fn attend_tile<N: Size>(
         let extra = chunk >= first_chunks;
         entries::find(&*tensors, scalars, scratch, tile.token, chunk, first_chunks, blueprint);
         scratch.sync();
-        if slot_count(&*scratch) > 0 {
+        if entries::any(&*scratch) {
             for slice in 0..comptime!(team.slices()) {
                 if comptime!(team.slices() > 1) {
                     load::queries(&tensors.q, scalars, scratch, tile, slice, blueprint);

@@ -7,11 +7,11 @@ use super::{
 };
 use crate::row::{
     CacheWord, ROW_WORDS, Word,
-    cache::{self, Reading},
+    cache::{self, Fetched, Reading},
     words::{self, NO_INDEX},
 };
 use cubecl::prelude::*;
-use mla_prologue_operator::{LANE_RUN, attend::CHUNK};
+use mla_prologue_operator::LANE_RUN;
 
 /// Loads a slice of the queries of a tile of heads: for each dimension, the heads. Heads that are not there are zero.
 #[cube]
@@ -107,36 +107,50 @@ fn keys_of<N: Size>(
 ) {
     let team = comptime!(scratch.team);
     let words_of_slice = comptime!(team.slice / LANE_RUN);
-    let items = comptime!(CHUNK * words_of_slice);
     let workers = comptime!(team.workers());
-    let vectors = comptime!(LANE_RUN / team.width);
+    let (batch, batches) = comptime!((team.key_batch(), team.key_items() / team.key_batch()));
     let (codec, format) = comptime!((blueprint.codec, blueprint.format));
     let reading = Reading { scale, codec, format };
     let me = scratch.me();
-    for step in 0..comptime!(items.div_ceil(workers)) {
-        let item = step * workers + me;
-        let (key, word) = (item / words_of_slice, item % words_of_slice);
-        let block = scratch.slots[2 * key];
-        let mut x = Array::<f32>::new(LANE_RUN);
-        if block == NO_INDEX {
-            #[unroll]
-            for i in 0..LANE_RUN {
-                x[i] = f32::reinterpret(comptime!((-0f32).to_bits()).runtime());
-            }
-        } else {
+    for step in 0..batches {
+        let first = step * batch * workers + me;
+        let mut fetched = Sequence::<Fetched>::new();
+        #[unroll]
+        for i in 0..batch {
+            let item = first + i * workers;
+            let (key, word) = (item / words_of_slice, item % words_of_slice);
+            // One that does not count is read from the first block: a cache of which entries are wanted has one.
+            let block = scratch.slots[2 * key];
+            let block = select(block == NO_INDEX, 0u32, block);
             let token = scratch.slots[2 * key + 1];
             let slot = cache::locate(block, token, block_size, block_stride, format);
-            let at = slice * words_of_slice + word;
-            cache::read_word(cache, &slot, at, &reading, &mut x, 0usize);
+            fetched.push(cache::fetch_word(cache, &slot, slice * words_of_slice + word, format));
         }
         #[unroll]
-        for part in 0..vectors {
-            let mut vector = Vector::<f32, N>::empty();
-            #[unroll]
-            for i in 0..comptime!(team.width) {
-                vector.insert(i, x[part * team.width + i]);
-            }
-            scratch.keys[key * team.key_stride() + word * vectors + part] = vector;
+        for i in 0..batch {
+            let item = first + i * workers;
+            let (key, word) = (item / words_of_slice, item % words_of_slice);
+            let counts = scratch.slots[2 * key] != NO_INDEX;
+            let mut x = Array::<f32>::new(LANE_RUN);
+            let at = slice * words_of_slice + word;
+            cache::decode_word(&fetched[i], at, &reading, &mut x, 0usize);
+            store_key(scratch, &x, counts, key * team.key_stride() + word * team.word_vectors());
         }
+    }
+}
+
+/// Stores 8 values of a key: -0 where it does not count.
+#[cube]
+fn store_key<N: Size>(scratch: &mut Scratch<N>, x: &Array<f32>, counts: bool, at: usize) {
+    let team = comptime!(scratch.team);
+    let nothing = f32::reinterpret(comptime!((-0f32).to_bits()).runtime());
+    #[unroll]
+    for part in 0..comptime!(team.word_vectors()) {
+        let mut vector = Vector::<f32, N>::empty();
+        #[unroll]
+        for i in 0..comptime!(team.width) {
+            vector.insert(i, select(counts, x[part * team.width + i], nothing));
+        }
+        scratch.keys[at + part] = vector;
     }
 }

@@ -30,10 +30,8 @@ pub const SUM: usize = 1;
 pub const EARLIER: usize = 2;
 /// What the chunk's output is multiplied by; in the end, 1 for a head whose sink takes everything.
 pub const CHUNK_FACTOR: usize = 3;
-/// The largest score of the chunk.
+/// The largest score of each part of the chunk: as many rows as there are [parts](Team::max_parts).
 pub const CHUNK_MAX: usize = 4;
-/// How many rows there are.
-const ROWS: usize = 5;
 
 #[cube]
 impl<N: Size> Scratch<N> {
@@ -42,7 +40,7 @@ impl<N: Size> Scratch<N> {
         let keys = comptime!(CHUNK * team.key_stride());
         let queries = comptime!(team.slice * team.head_vectors());
         let weights = comptime!(CHUNK * team.head_vectors());
-        let heads = comptime!(ROWS * team.head_vectors());
+        let heads = comptime!((CHUNK_MAX + team.max_parts()) * team.head_vectors());
         let slots = comptime!(2 * CHUNK);
         if comptime!(team.shared) {
             let keys = Shared::<[Vector<f32, N>]>::new_aligned_slice(keys, 16usize);

@@ -78,16 +78,11 @@ pub fn weights<N: Size>(scratch: &mut Scratch<N>, first: bool) {
     let vectors = comptime!(team.head_vectors());
     let workers = comptime!(team.workers());
     let me = scratch.me();
-    for step in 0..comptime!(vectors.div_ceil(workers)) {
-        let vector = step * workers + me;
-        if vector < vectors {
-            let mut most = Vector::new(f32::NEG_INFINITY);
-            for key in 0..CHUNK {
-                if scratch.slots[2 * key] != NO_INDEX {
-                    most = max(most, scratch.weights[key * vectors + vector]);
-                }
-            }
-            scratch.heads[CHUNK_MAX * vectors + vector] = most;
+    let parts = comptime!(vectors * team.max_parts());
+    for step in 0..comptime!(parts.div_ceil(workers)) {
+        let item = step * workers + me;
+        if item < parts {
+            max_of_part(scratch, item);
         }
     }
     scratch.sync();
@@ -98,8 +93,7 @@ pub fn weights<N: Size>(scratch: &mut Scratch<N>, first: bool) {
             let (key, vector) = (item / vectors, item % vectors);
             let mut weight = Vector::new(0.0f32);
             if scratch.slots[2 * key] != NO_INDEX {
-                let most = scratch.heads[CHUNK_MAX * vectors + vector];
-                weight = exp_each(scratch.weights[item] - most);
+                weight = exp_each(scratch.weights[item] - chunk_max(&*scratch, vector));
             }
             scratch.weights[item] = weight;
         }
@@ -114,16 +108,48 @@ pub fn weights<N: Size>(scratch: &mut Scratch<N>, first: bool) {
     scratch.sync();
 }
 
+/// The largest scores of a vector of heads in a part of the chunk.
+#[cube]
+fn max_of_part<N: Size>(scratch: &mut Scratch<N>, item: usize) {
+    let team = comptime!(scratch.team);
+    let (vectors, keys) = comptime!((team.head_vectors(), CHUNK / team.max_parts()));
+    let (part, vector) = (item / vectors, item % vectors);
+    let mut most = Vector::new(f32::NEG_INFINITY);
+    #[unroll(team.shared)]
+    for i in 0..keys {
+        let key = part * keys + i;
+        if scratch.slots[2 * key] != NO_INDEX {
+            most = max(most, scratch.weights[key * vectors + vector]);
+        }
+    }
+    scratch.heads[CHUNK_MAX * vectors + item] = most;
+}
+
+/// The largest scores of a vector of heads in the chunk.
+#[cube]
+fn chunk_max<N: Size>(scratch: &Scratch<N>, vector: usize) -> Vector<f32, N> {
+    let vectors = comptime!(scratch.team.head_vectors());
+    let mut most = scratch.heads[CHUNK_MAX * vectors + vector];
+    #[unroll]
+    for part in 1..comptime!(scratch.team.max_parts()) {
+        most = max(most, scratch.heads[(CHUNK_MAX + part) * vectors + vector]);
+    }
+    most
+}
+
 /// Merges the chunk's largest scores and sums of a vector of heads.
 #[cube]
 fn merge<N: Size>(scratch: &mut Scratch<N>, vector: usize, first: bool) {
     let vectors = comptime!(scratch.team.head_vectors());
     let mut sum = Vector::new(0.0f32);
-    for key in 0..CHUNK {
-        // A weight of +0 leaves the sum as it is.
-        sum += scratch.weights[key * vectors + vector];
+    for first in 0..comptime!(CHUNK / 8) {
+        #[unroll]
+        for i in 0..8usize {
+            // A weight of +0 leaves the sum as it is.
+            sum += scratch.weights[(first * 8 + i) * vectors + vector];
+        }
     }
-    let chunk_max = scratch.heads[CHUNK_MAX * vectors + vector];
+    let chunk_max = chunk_max(&*scratch, vector);
     if first {
         scratch.heads[MAX * vectors + vector] = chunk_max;
         scratch.heads[SUM * vectors + vector] = sum;

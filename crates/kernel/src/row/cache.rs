@@ -35,11 +35,10 @@ pub fn locate(
     }
 }
 
-/// The scale of a slot's quantization block.
+/// The scale of a quantization block, of a word of eight scales.
 #[cube]
-fn block_scale(cache: &[CacheWord], slot: &Slot, block: usize) -> f32 {
-    let word = cache[slot.scales + block / 8];
-    let bytes = select(block % 8 < 4, word.extract(0usize), word.extract(1usize));
+fn block_scale(scales: CacheWord, block: usize) -> f32 {
+    let bytes = select(block % 8 < 4, scales.extract(0usize), scales.extract(1usize));
     quant::decode_scale(bytes >> ((8 * (block % 4)) as u32) & 0xFF)
 }
 
@@ -100,7 +99,8 @@ impl Row {
         #[unroll(runs == 2)]
         for run in 0..runs {
             let word = lanes::word(run, self.lanes);
-            read_word(cache, slot, word, &reading, &mut self.values, run * LANE_RUN);
+            let fetched = fetch_word(cache, slot, word, format);
+            decode_word(&fetched, word, &reading, &mut self.values, run * LANE_RUN);
         }
     }
 }
@@ -118,33 +118,70 @@ pub struct Reading {
     pub format: CacheFormat,
 }
 
-/// Reads the 8 values of a word of a slot's row into `x[at..at + 8]`.
+/// What the 8 values of a word of a row are made of: the values in FP8 and the scales of the row, or values in 16 bits. To be loaded
+/// before it is needed.
+#[derive(CubeType, Clone, Copy)]
+pub struct Fetched {
+    first: CacheWord,
+    second: CacheWord,
+}
+
+/// Loads a word of a slot's row.
 #[cube]
-pub fn read_word(
+pub fn fetch_word(
     cache: &[CacheWord],
     slot: &Slot,
+    word: usize,
+    #[comptime] format: CacheFormat,
+) -> Fetched {
+    let in_fp8 = slot.data + word;
+    match comptime!(format) {
+        CacheFormat::Fp8DsMla { .. } => {
+            let quantized = word < NOPE_WORDS;
+            let in_16_bits = slot.data + 2 * word - NOPE_WORDS;
+            Fetched {
+                first: cache[select(quantized, in_fp8, in_16_bits)],
+                second: cache[select(quantized, slot.scales, in_16_bits + 1)],
+            }
+        }
+        CacheFormat::Mxfp8 { .. } => {
+            Fetched { first: cache[in_fp8], second: cache[slot.scales + word / 32] }
+        }
+        CacheFormat::Rows16Bit => {
+            let at = slot.data + 2 * word;
+            Fetched { first: cache[at], second: cache[at + 1] }
+        }
+        CacheFormat::RowsFp8 { .. } => {
+            let first = cache[in_fp8];
+            Fetched { first, second: first }
+        }
+    }
+}
+
+/// Makes the 8 values of a word of a row of what was loaded, into `x[at..at + 8]`.
+#[cube]
+pub fn decode_word(
+    fetched: &Fetched,
     word: usize,
     reading: &Reading,
     x: &mut Array<f32>,
     at: usize,
 ) {
+    let (first, second) = (fetched.first, fetched.second);
     let (scale, codec) = (reading.scale, comptime!(reading.codec));
     match comptime!(reading.format) {
         CacheFormat::Fp8DsMla { fp8, .. } => {
             if word < NOPE_WORDS {
-                let scale = block_scale(cache, slot, word / 8);
-                quant::decode(cache[slot.data + word], scale, x, at, fp8);
+                quant::decode(first, block_scale(second, word / 8), x, at, fp8);
             } else {
-                let from = slot.data + NOPE_WORDS + 2 * (word - NOPE_WORDS);
-                load_float16(cache, from, x, at, codec);
+                decode_float16(first, second, x, at, codec);
             }
         }
         CacheFormat::Mxfp8 { fp8 } => {
-            let scale = block_scale(cache, slot, word / 4);
-            quant::decode(cache[slot.data + word], scale, x, at, fp8);
+            quant::decode(first, block_scale(second, word / 4), x, at, fp8);
         }
-        CacheFormat::Rows16Bit => load_float16(cache, slot.data + 2 * word, x, at, codec),
-        CacheFormat::RowsFp8 { fp8 } => quant::decode(cache[slot.data + word], scale, x, at, fp8),
+        CacheFormat::Rows16Bit => decode_float16(first, second, x, at, codec),
+        CacheFormat::RowsFp8 { fp8 } => quant::decode(first, scale, x, at, fp8),
     }
 }
 
@@ -256,11 +293,11 @@ fn store_scales(
     }
 }
 
-/// Loads 8 values of 16 bits.
+/// Makes the 8 values of two words in 16 bits.
 #[cube]
-fn load_float16(
-    cache: &[CacheWord],
-    from: usize,
+fn decode_float16(
+    first: CacheWord,
+    second: CacheWord,
     x: &mut Array<f32>,
     to: usize,
     #[comptime] codec: Codec,
@@ -268,9 +305,8 @@ fn load_float16(
     let mut word = Word::empty();
     #[unroll]
     for i in 0..2usize {
-        let part = cache[from + i];
-        word.insert(2 * i, part.extract(0usize));
-        word.insert(2 * i + 1, part.extract(1usize));
+        word.insert(i, first.extract(i));
+        word.insert(2 + i, second.extract(i));
     }
     words::decode(word, x, to, codec);
 }
