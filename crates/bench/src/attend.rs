@@ -48,9 +48,9 @@ const CPU_MOST: usize = 64 * 16 * 640;
 /// The problems that are timed without being asked for others.
 pub fn workloads(device: &Device) -> Vec<Workload> {
     let of = |tokens, heads, entries| Workload { tokens, heads, entries };
-    let table = [1, 8, 32, 128, 512].into_iter().flat_map(|tokens| {
-        [8, 16, 64].into_iter().map(move |heads| of(tokens, heads, 640))
-    });
+    let table = [1, 8, 32, 128, 512]
+        .into_iter()
+        .flat_map(|tokens| [8, 16, 64].into_iter().map(move |heads| of(tokens, heads, 640)));
     let lists = [128, 1152].map(|entries| of(128, 16, entries));
     let cpu = device.strategy().lanes == Lanes::Unit;
     let fits = |workload: &Workload| {
@@ -77,8 +77,7 @@ impl Workload {
         };
         let window = self.entries.min(WINDOW);
         let extra = self.entries - window;
-        let extra = (extra > 0)
-            .then(|| Extra { cache: cache(extra), slots: SlotList::new(extra) });
+        let extra = (extra > 0).then(|| Extra { cache: cache(extra), slots: SlotList::new(extra) });
         let list = Entries::Slots(SlotList::new(window));
         let spec = Spec::new(self.tokens, self.heads, cache(window), list).extra(extra).sinks(true);
         let case = Case { spec, data: Data::Ordinary, slots: SlotPattern::All, seed: 0 };

@@ -62,7 +62,11 @@ impl Error {
 
     /// An error of the file system.
     pub fn file(doing: impl Into<String>, path: &Path, reason: impl ToString) -> Self {
-        Self::File { doing: doing.into(), path: path.display().to_string(), reason: reason.to_string() }
+        Self::File {
+            doing: doing.into(),
+            path: path.display().to_string(),
+            reason: reason.to_string(),
+        }
     }
 }
 

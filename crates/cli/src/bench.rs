@@ -48,8 +48,8 @@ fn bench_prologue(args: &Bench) -> Result<()> {
     let plot_file = args.plot.as_deref().map(|path| ("--plot", path));
     args.report.check(&[], plot_file.as_slice())?;
     let spinner = spinner("opening the device");
-    let (device, [opened, first]) = first_result(&args.device, WORKLOADS[0])
-        .map_err(as_option("device", "--device"))?;
+    let (device, [opened, first]) =
+        first_result(&args.device, WORKLOADS[0]).map_err(as_option("device", "--device"))?;
     let cpu = device.strategy().lanes == Lanes::Unit;
     // A CPU would take minutes for the larger ones.
     let usual = WORKLOADS

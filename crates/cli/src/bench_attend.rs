@@ -1,11 +1,6 @@
 //! `bench --op attend`.
 
-use crate::{
-    as_option,
-    bench::Bench,
-    report::table,
-    run::spinner,
-};
+use crate::{as_option, bench::Bench, report::table, run::spinner};
 use mla_prologue_bench::attend::{Timing, Workload, measure, workloads};
 use mla_prologue_cases::{Error, Result};
 use mla_prologue_kernel::Device;
@@ -31,7 +26,8 @@ pub fn bench(args: &Bench) -> Result<()> {
         records.push(record(workload, &timing));
     }
     spinner.finish_and_clear();
-    let header = ["tokens", "heads", "entries", "graph us", "stream us", "host us", "GB/s", "TFLOP/s"];
+    let header =
+        ["tokens", "heads", "entries", "graph us", "stream us", "host us", "GB/s", "TFLOP/s"];
     let text = format!("{}, {}\n\n{}", device.name(), device.describe(), table(&header, rows));
     let json = json!({"device": device.name(), "is": device.describe(), "results": records});
     args.report.write(&text, &json)

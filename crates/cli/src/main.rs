@@ -100,7 +100,8 @@ fn dispatch(args: Args) -> Result<ExitCode> {
         Command::Layer(args) => layer::layer(&args).map(|()| ExitCode::SUCCESS),
         #[cfg(not(feature = "burn"))]
         Command::Layer { .. } => {
-            let must = "one with the feature burn, as `cargo xtask layer` and `cargo xtask test` make";
+            let must =
+                "one with the feature burn, as `cargo xtask layer` and `cargo xtask test` make";
             Err(mla_prologue_operator::Invalid::new("this build", "without Burn", must).into())
         }
         Command::Plan(args) => plan::plan(&args).map(|()| ExitCode::SUCCESS),

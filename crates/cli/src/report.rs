@@ -45,7 +45,9 @@ impl Report {
 pub fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Error::file("write", Path::new("standard output"), error)),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Error::file("write", Path::new("standard output"), error))
+        }
         _ => Ok(()),
     }
 }

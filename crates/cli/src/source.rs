@@ -68,8 +68,7 @@ pub fn source(args: &Source) -> Result<()> {
         }
         return print(&portability::table(&*kernel, conversion));
     }
-    let target =
-        Target::of(&args.target).map_err(|error| Error::from(error.named("--target")))?;
+    let target = Target::of(&args.target).map_err(|error| Error::from(error.named("--target")))?;
     let definition = target.define(&*kernel, &target.strategy(conversion));
     let module = target.compile(definition).map_err(failed)?;
     match &args.binary {
@@ -141,7 +140,9 @@ fn help() -> String {
         (Op::Attend, "16 heads in bf16 over a list of i32 slots, blocks of 64 tokens"),
     ] {
         let name = op.to_possible_value().map_or_else(String::new, |op| op.get_name().to_owned());
-        text += &format!("Keys of --mode with --op {name}, the default value first; without any: {base}.\n");
+        text += &format!(
+            "Keys of --mode with --op {name}, the default value first; without any: {base}.\n"
+        );
         for (name, values, meaning) in options(op) {
             text += &format!("  {name:<17} {values}: {meaning}\n");
         }

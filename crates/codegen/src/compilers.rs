@@ -39,10 +39,9 @@ mod cpp {
     use super::{KernelDefinition, Module, Target};
     use cubecl::Compiler;
     use cubecl_cpp::{
-        shared::{CompilationOptions, CppCompiler, CppSupportedFeatures},
+        shared::{CompilationOptions, ComputeKernel, CppCompiler, CppSupportedFeatures},
         target::CppTarget,
     };
-    use std::fmt::Display;
 
     pub fn compile<T: CppTarget>(
         target: Target,
@@ -50,7 +49,8 @@ mod cpp {
         grid_constants: bool,
     ) -> Result<Module, String>
     where
-        CppCompiler<T>: Compiler<CompilationOptions = CompilationOptions, Representation: Display>,
+        CppCompiler<T>:
+            Compiler<CompilationOptions = CompilationOptions, Representation = ComputeKernel>,
     {
         let supports_features =
             CppSupportedFeatures { grid_constants, fast_math: true, ..Default::default() };
@@ -61,8 +61,9 @@ mod cpp {
         };
         let entrypoint = definition.settings.kernel_name.clone();
         let kernel = CppCompiler::<T>::default().compile(definition, &options);
-        let text = kernel.map_err(|error| error.to_string())?.to_string();
-        Ok(Module { entrypoint, text, binary: Vec::new() })
+        let kernel = kernel.map_err(|error| error.to_string())?;
+        let (text, shared) = (kernel.to_string(), kernel.shared_memory_size);
+        Ok(Module { entrypoint, text, binary: Vec::new(), shared })
     }
 }
 
@@ -81,7 +82,8 @@ mod llvm {
                 let bytes = module.ptx.iter().map(|&byte| byte as u8);
                 let bytes: Vec<u8> = bytes.take_while(|&byte| byte != 0).collect();
                 let text = String::from_utf8_lossy(&bytes).into_owned();
-                Ok(Module { entrypoint: module.entrypoint, text, binary: Vec::new() })
+                let shared = module.shared_memory_size;
+                Ok(Module { entrypoint: module.entrypoint, text, binary: Vec::new(), shared })
             }
             _ => Err("no PTX".into()),
         }
@@ -95,7 +97,8 @@ mod llvm {
             PlironArtifact::AmdGpuCode(module) => {
                 let binary = module.code_object.to_vec();
                 let text = crate::CodeObject::parse(&binary, arch.name())?.to_string();
-                Ok(Module { entrypoint: module.entrypoint, text, binary })
+                let shared = module.shared_memory_size;
+                Ok(Module { entrypoint: module.entrypoint, text, binary, shared })
             }
             _ => Err("no code object".into()),
         }
@@ -130,13 +133,14 @@ mod wgpu {
         let kernel = SpirvCompiler.compile(definition, &options);
         let kernel = kernel.map_err(|error| error.to_string())?;
         let binary = kernel.assembled_module.iter().flat_map(|word| word.to_le_bytes()).collect();
-        Ok(Module { entrypoint, text: kernel.to_string(), binary })
+        Ok(Module { entrypoint, text: kernel.to_string(), binary, shared: 0 })
     }
 
     pub fn wgsl(definition: KernelDefinition) -> Result<Module, String> {
         let entrypoint = definition.settings.kernel_name.clone();
         let kernel = WgslCompiler.compile(definition, &WgpuCompilationOptions::default());
-        let text = kernel.map_err(|error| error.to_string())?.to_string();
-        Ok(Module { entrypoint, text, binary: Vec::new() })
+        let kernel = kernel.map_err(|error| error.to_string())?;
+        let (text, shared) = (kernel.to_string(), kernel.shared_memory_size);
+        Ok(Module { entrypoint, text, binary: Vec::new(), shared })
     }
 }

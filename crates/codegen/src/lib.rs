@@ -109,6 +109,8 @@ pub struct Module {
     pub text: String,
     /// The code as a driver takes it, where that is no text: AMD's code object, or SPIR-V's words.
     pub binary: Vec<u8>,
+    /// Bytes of shared memory that a launch gives each cube.
+    pub shared: usize,
 }
 
 impl Target {

@@ -92,7 +92,9 @@ impl Estimate {
 pub fn load(target: Target, module: &Module) -> Result<Box<dyn Executable>, String> {
     match target.language() {
         #[cfg(feature = "hip")]
-        Language::Amdgcn => Ok(Box::new(amdgcn::Program::load(&module.binary, target.arch())?)),
+        Language::Amdgcn => {
+            Ok(Box::new(amdgcn::Program::load(&module.binary, module.shared, target.arch())?))
+        }
         #[cfg(any(feature = "cuda", feature = "hip"))]
         Language::HipCpp | Language::CudaCpp => {
             Ok(Box::new(cpp::Library::compile(module, target.plane_size)?))

@@ -18,6 +18,16 @@ pub trait Memory {
     fn store(&mut self, address: u64, words: &[u32]) -> Result<(), String>;
 }
 
+impl Memory for &mut (dyn Memory + '_) {
+    fn load(&self, address: u64, words: &mut [u32]) -> Result<(), String> {
+        (**self).load(address, words)
+    }
+
+    fn store(&mut self, address: u64, words: &[u32]) -> Result<(), String> {
+        (**self).store(address, words)
+    }
+}
+
 /// Buffers at made-up addresses, far apart, so that no index out of one lands in another.
 #[derive(Clone, Debug, Default)]
 pub struct Buffers {

@@ -166,12 +166,7 @@ pub const SCALE_RANGE: &str = "a finite f32 above 0 whose reciprocal is a normal
 /// A scale and its reciprocal, which the values are multiplied by, must both be usable in f32.
 pub(crate) fn check_scale(name: &str, scale: f32) -> Result<()> {
     let inverse = 1.0 / scale;
-    require(
-        scale > 0.0 && scale.is_finite() && inverse.is_normal(),
-        name,
-        scale,
-        SCALE_RANGE,
-    )
+    require(scale > 0.0 && scale.is_finite() && inverse.is_normal(), name, scale, SCALE_RANGE)
 }
 
 /// The paged cache `[num_blocks, block_stride]` of bytes. Slot `s` is token `s % block_size` of block

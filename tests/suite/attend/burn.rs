@@ -25,8 +25,7 @@ struct BurnAttend {
 impl BurnAttend {
     fn new(call: &Call, device: &BurnDevice) -> Self {
         let (spec, tensors) = (call.problem().spec(), call.tensors());
-        let mut attend =
-            Attend::new(spec.heads).padded_heads(spec.padded_heads).scale(spec.scale);
+        let mut attend = Attend::new(spec.heads).padded_heads(spec.padded_heads).scale(spec.scale);
         let q = rows(&tensors.q, spec.tokens, spec.stride(), spec.dtype);
         let q: Tensor<2> = float(q, device);
         let heads = spec.q_heads * HEAD_DIM;
@@ -174,9 +173,8 @@ fn a_captured_call_is_replayed() {
         let BurnAttend { attend, q, kv_cache, .. } = BurnAttend::new(&call, &burn_device);
         let spec = *call.problem().spec();
         let Entries::Slots(slots) = &spec.entries else { panic!("it is a list") };
-        let listed = |call: &Call| {
-            list_of(&call.tensors().slots, &[], &spec, slots, &burn_device).slots
-        };
+        let listed =
+            |call: &Call| list_of(&call.tensors().slots, &[], &spec, slots, &burn_device).slots;
         let sinks = float(data(&call.tensors().sinks, [5], DType::F32), &burn_device);
         let held = RefCell::new(listed(&call));
         let mut graph = capture(&burn_device, || {

@@ -4,10 +4,11 @@
 mod burn;
 mod hostile;
 
-use crate::support::{file, i64s, reference, run_exact, shared};
+use crate::support::{file, float16s, i64s, reference, run_exact, shared};
 use mla_prologue::{
     kernel::attend::{Call, Entries, Problem, SlotList, Spec, Tensors},
-    operator::{CacheFormat, CacheLayout, HEAD_DIM, Index},
+    operator::{CacheFormat, CacheLayout, Float16, HEAD_DIM, Index},
+    reference::numbers::to_float16,
 };
 use mla_prologue_cases::{
     Executor, Rule,
@@ -128,6 +129,40 @@ fn a_token_is_the_same_in_every_batch(#[case] heads: usize, #[case] count: usize
         let rows: Vec<&[u8]> = whole.out.chunks(heads * HEAD_DIM * 2).rev().collect();
         assert!(reversed.out == rows.concat(), "in the opposite order");
     }
+}
+
+/// Entries that do not count leave a -0 as it is, which adding +0 would not.
+#[test]
+fn minus_zero_is_kept() {
+    let _guard = shared();
+    let call = minus_zero();
+    let want = reference(&call);
+    let negative = |bytes: &&[u8]| *bytes == [0, 0x80];
+    assert_eq!(want.tensors().out.chunks(2).filter(negative).count(), HEAD_DIM - 1);
+    for executor in executors() {
+        run_exact(&call, &executor, "a product that vanishes");
+    }
+}
+
+/// One head over three slots, of which the last does not count; the second's weight times its values is a negative number so small
+/// that it becomes -0.
+pub fn minus_zero() -> Call {
+    let cache = CacheLayout::new(CacheFormat::Rows16Bit, 4, 1);
+    let list = SlotList::new(3).index_type(Index::I32);
+    let problem = Spec::new(1, 1, cache, Entries::Slots(list)).validate().expect("valid");
+    let row = |first: f32, rest: f32| {
+        let values = (0..HEAD_DIM).map(|i| if i == 0 { first } else { rest });
+        float16s(values.map(|value| to_float16(value, Float16::Bf16)))
+    };
+    let tiny = -2f32.powi(-130);
+    let tensors = Tensors {
+        q: row(10.0, 0.0),
+        kv_cache: [row(100.0, 0.0), row(0.0, tiny), row(0.0, 0.0), row(0.0, 0.0)].concat(),
+        slots: [0i32, 1, -1].into_iter().flat_map(i32::to_le_bytes).collect(),
+        out: vec![0; problem.sizes().out],
+        ..Tensors::default()
+    };
+    Call::new(problem, tensors).expect("tensors that fit")
 }
 
 /// Where a list ends, the chunks of the next are not moved, and entries that do not count may be anywhere.

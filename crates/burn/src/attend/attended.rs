@@ -123,8 +123,11 @@ impl Attended {
         })?;
         if (cache.dtype, cache.scale) != (kv_cache.dtype, kv_cache.scale) {
             let is = format!("of {} with scale {:?}", cache.dtype.name(), cache.scale);
-            let must =
-                format!("of {} with scale {:?}, as kv_cache", kv_cache.dtype.name(), kv_cache.scale);
+            let must = format!(
+                "of {} with scale {:?}, as kv_cache",
+                kv_cache.dtype.name(),
+                kv_cache.scale
+            );
             return Err(Invalid::new("extra_kv_cache", is, must).into());
         }
         let slots = slot_list(list, tokens, ["extra_slots", "extra_lens"])?;

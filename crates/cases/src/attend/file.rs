@@ -3,10 +3,12 @@
 use super::metadata::KEYS;
 use crate::{
     Error, Result,
-    file::{Described, Dim, Keys, Tensor, float16, load, random_bytes, read_exactly, unreadable, write},
+    file::{
+        Described, Dim, Keys, Tensor, float16, load, random_bytes, read_exactly, unreadable, write,
+    },
 };
-use mla_prologue_operator::{SCALE_RANGE, 
-    CacheFormat, HEAD_DIM, Index, Invalid,
+use mla_prologue_operator::{
+    CacheFormat, HEAD_DIM, Index, Invalid, SCALE_RANGE,
     attend::{
         BlockTable, Call, Entries, Extra, Problem, RotaryTable, SCALE, SlotList, Spec, Tensors,
         Window,
@@ -63,7 +65,8 @@ pub fn problem(file: &Described, named: &HashMap<String, String>) -> Result<Prob
     let known: Vec<&str> = known.named().map(|(_, name)| name).collect();
     let keys = Keys::new(named, KEYS, &file.names(), &known)?;
     let dtype = file.float16("q")?;
-    let [tokens, q_heads, _] = file.shape("q", [Dim::Any("tokens"), Dim::Any("heads"), Dim::Is(HEAD_DIM)])?;
+    let [tokens, q_heads, _] =
+        file.shape("q", [Dim::Any("tokens"), Dim::Any("heads"), Dim::Is(HEAD_DIM)])?;
     let heads = keys.optional("heads", "a number of heads, 1 or more")?.unwrap_or(q_heads);
     // Before what is as long.
     require_heads(heads, q_heads)?;
@@ -109,7 +112,8 @@ fn entries(file: &Described, keys: &Keys, tokens: usize) -> Result<Entries, Inva
         return Ok(Entries::Slots(list(file, ["slots", "lens"], tokens)?));
     }
     file.absent(&["slots", "lens"], "absent with block_table")?;
-    let (index_type, [sequences, blocks]) = file.index("block_table", [Dim::Any("sequences"), Dim::Any("blocks")])?;
+    let (index_type, [sequences, blocks]) =
+        file.index("block_table", [Dim::Any("sequences"), Dim::Any("blocks")])?;
     let window = keys.required("window", "a number of tokens, 1 or more")?;
     let table = BlockTable { sequences, blocks, index_type };
     Ok(Entries::Window(Window::new(window, table)))

@@ -37,16 +37,17 @@ const POSITION: [Dtype; 2] = [Dtype::I64, Dtype::I32];
 /// ```
 pub fn problem(mut keys: HashMap<String, String>) -> Result<Problem> {
     let heads = keys.get("heads").map_or(Some(16), |text| text.parse().ok());
-    let heads = heads.filter(|heads| (1..=1 << 16).contains(heads)).ok_or_else(|| {
-        Invalid::new("heads", &keys["heads"], "a number from 1 to 65536")
-    })?;
+    let heads = heads
+        .filter(|heads| (1..=1 << 16).contains(heads))
+        .ok_or_else(|| Invalid::new("heads", &keys["heads"], "a number from 1 to 65536"))?;
     let mut tensors = Vec::new();
     let float16 = take_type(&mut keys, "dtype", &[Dtype::BF16, Dtype::F16])?;
     let float16 = float16.unwrap_or(Dtype::BF16);
     tensors.push(("q", float16, vec![1, heads, HEAD_DIM]));
     // Enough for every format.
     let cache = |block_size: usize| vec![4, block_size.min(1 << 16) * 2 * HEAD_DIM];
-    let size = |keys: &HashMap<String, String>, key| keys.get(key).and_then(|n: &String| n.parse().ok());
+    let size =
+        |keys: &HashMap<String, String>, key| keys.get(key).and_then(|n: &String| n.parse().ok());
     keys.entry("block_size".into()).or_insert("64".into());
     tensors.push(("kv_cache", Dtype::U8, cache(size(&keys, "block_size").unwrap_or(1))));
     let table = take_optional_type(&mut keys, "block_table", &INDEX)?;

@@ -50,7 +50,8 @@ impl<'a> Described<'a> {
 
     /// The layout of a paged cache.
     pub fn cache(&self, name: &str, format: CacheFormat, block_size: usize) -> Result<CacheLayout> {
-        let [num_blocks, block_stride] = self.shape(name, [Dim::Any("blocks"), Dim::Any("bytes a block")])?;
+        let [num_blocks, block_stride] =
+            self.shape(name, [Dim::Any("blocks"), Dim::Any("bytes a block")])?;
         self.dtype(name, &[Dtype::U8])?;
         Ok(CacheLayout { format, block_size, block_stride, num_blocks })
     }

@@ -66,7 +66,8 @@ pub fn problem(file: &Described, named: &HashMap<String, String>) -> Result<Prob
 }
 
 fn query(file: &Described, metadata: &Metadata, dtype: Float16) -> Result<Query, Invalid> {
-    let [_, heads, _] = file.shape("q", [Dim::Any("tokens"), Dim::Any("heads"), Dim::Is(HEAD_DIM)])?;
+    let [_, heads, _] =
+        file.shape("q", [Dim::Any("tokens"), Dim::Any("heads"), Dim::Is(HEAD_DIM)])?;
     file.require("q", dtype)?;
     let (norm, rope, rounding) = metadata.query_steps()?;
     let padded_heads = metadata.required("padded_heads", "a number of heads")?;

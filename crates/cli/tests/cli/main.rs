@@ -14,8 +14,10 @@ use std::{
 
 /// Where the examples are.
 pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+/// An example of the prologue.
 pub const BASIC: &str = "examples/basic.safetensors";
 
+/// Runs the program.
 pub fn program(words: &[&str]) -> Output {
     let mut program = Command::new(env!("CARGO_BIN_EXE_mla-prologue"));
     program.current_dir(ROOT).args(words).output().expect("the program starts")

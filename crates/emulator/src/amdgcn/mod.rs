@@ -8,6 +8,7 @@ mod division;
 mod operand;
 mod program;
 mod scalar;
+mod shared;
 mod transfer;
 mod vector;
 mod wave;
@@ -24,8 +25,9 @@ use mla_prologue_kernel::Dispatch;
 use mla_prologue_operator::Access;
 use operand::TTMP;
 use program::Generation;
-use std::cell::Cell;
-use wave::Wave;
+use shared::Shared;
+use std::cell::{Cell, RefCell};
+use wave::{Memories, State, Wave};
 
 impl Executable for Program {
     /// On buffers of which no index reaches another.
@@ -40,7 +42,7 @@ impl Executable for Program {
         let arguments = addresses.into_iter().flat_map(u64::to_le_bytes).collect();
         let arguments = add("the arguments", arguments);
         let packet = add("the dispatch packet", grid.packet());
-        self.launch(grid, arguments, packet, &mut memory)?;
+        self.launch(grid, self.shared, [arguments, packet], &mut memory)?;
         for (buffer, after) in buffers.iter_mut().zip(memory.into_buffers()) {
             buffer.bytes = after.bytes;
         }
@@ -76,12 +78,13 @@ impl Grid {
 }
 
 impl Program {
-    /// Runs every cube of a launch, one after the other, given where the arguments and the dispatch packet are.
+    /// Runs every cube of a launch, one after the other, given the bytes that a cube shares, and where the arguments and the dispatch
+    /// packet are.
     pub fn launch(
         &self,
         grid: Grid,
-        arguments: u64,
-        packet: u64,
+        shared: usize,
+        [arguments, packet]: [u64; 2],
         memory: &mut dyn Memory,
     ) -> Result<(), String> {
         let descriptor = &self.descriptor;
@@ -92,18 +95,46 @@ impl Program {
             );
         }
         let start = Start { arguments, packet };
-        let units = grid.cube.iter().product::<u32>() as usize;
+        let memory = RefCell::new(memory);
         let [x, y, z] = grid.cubes;
         for index in 0..x * y * z {
             let cube = [index % x, index / x % y, index / (x * y)];
-            for first in (0..units).step_by(descriptor.wave_size()) {
-                let mut wave = Wave::new(self, memory, units - first);
-                start.set_up(&mut wave, self, grid, cube, first)?;
-                wave.run(self)
-                    .map_err(|why| format!("cube {cube:?}, wave of unit {first}: {why}"))?;
-            }
+            let shared = RefCell::new(Shared::new(shared));
+            let memories = Memories { device: &memory, shared: &shared };
+            self.run_cube(&start, grid, cube, memories)
+                .map_err(|why| format!("cube {cube:?}, {why}"))?;
         }
         Ok(())
+    }
+
+    /// Runs the waves of a cube in turns, each to the next barrier.
+    fn run_cube(
+        &self,
+        start: &Start,
+        grid: Grid,
+        cube: [u32; 3],
+        memories: Memories,
+    ) -> Result<(), String> {
+        let units = grid.cube.iter().product::<u32>() as usize;
+        let firsts = (0..units).step_by(self.descriptor.wave_size());
+        let mut waves = Vec::new();
+        for first in firsts {
+            let mut wave = Wave::new(self, memories, first, units - first);
+            start.set_up(&mut wave, self, grid, cube, first)?;
+            waves.push(wave);
+        }
+        loop {
+            let mut waiting = false;
+            for wave in &mut waves {
+                let state = wave.run(self);
+                let state = state.map_err(|why| format!("wave {}: {why}", wave.number))?;
+                waiting |= state == State::AtBarrier;
+            }
+            if !waiting {
+                return Ok(());
+            }
+            memories.shared.borrow_mut().pass_barrier();
+        }
     }
 }
 

@@ -115,6 +115,8 @@ pub enum Move {
 pub struct Modifiers {
     /// Bytes added to an address.
     pub offset: i64,
+    /// Of two accesses to the memory of a cube: what is added to the address of each, in accesses.
+    pub offsets: [u32; 2],
     /// The mask of a swizzle that swaps lanes.
     pub swap: Option<usize>,
     /// The first source is of another lane.
@@ -172,6 +174,8 @@ fn read(text: &str, to: &mut Modifiers) -> Option<()> {
             Some(mask) => to.swap = Some(mask.strip_suffix(')')?.parse().ok()?),
             None => to.offset = value.parse().ok()?,
         },
+        "offset0" => to.offsets[0] = value.parse().ok()?,
+        "offset1" => to.offsets[1] = value.parse().ok()?,
         "quad_perm" => {
             let lanes = list(value)?;
             to.lanes = Some(Move::Quad(lanes.try_into().ok()?));

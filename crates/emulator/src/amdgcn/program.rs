@@ -1,5 +1,6 @@
 //! A kernel's instructions, ready to run.
 
+use super::transfer::is_double;
 use super::{
     operand::{Modifiers, Operand, Place, modifiers, operand},
     scalar, transfer, vector,
@@ -40,6 +41,8 @@ pub struct Program {
     pub estimate: Estimate,
     /// Registers of a lane.
     pub vgprs: usize,
+    /// Bytes of shared memory that a launch gives a cube.
+    pub shared: usize,
     /// Which instructions ran.
     pub ran: Vec<Cell<bool>>,
 }
@@ -60,7 +63,7 @@ impl Program {
     ///
     /// # Errors
     /// Code that is not understood: the instruction, operand or modifier that is not known.
-    pub fn load(binary: &[u8], arch: &str) -> Result<Self, String> {
+    pub fn load(binary: &[u8], shared: usize, arch: &str) -> Result<Self, String> {
         let generation = match arch {
             "gfx90a" | "gfx942" => Generation::Gfx9,
             _ if arch.starts_with("gfx11") => Generation::Gfx11,
@@ -83,6 +86,7 @@ impl Program {
             generation,
             estimate: Estimate::default(),
             vgprs: object.vgprs as usize,
+            shared,
             ran: vec![Cell::new(false); object.instructions.len()],
         })
     }
@@ -139,7 +143,10 @@ fn single(part: &str, whole: &Text) -> Result<Instruction, String> {
     let has_operands = !scalar::is_idle(name) && branch(part).is_none();
     let (operands, words) = if has_operands { split(rest) } else { (Vec::new(), Vec::new()) };
     let mut operands = operands.into_iter().map(operand).collect::<Result<Vec<_>, _>>()?;
-    if matches!(name, "v_fmac_f32" | "s_mulk_i32") {
+    if matches!(
+        name,
+        "v_fmac_f32" | "s_fmac_f32" | "s_mulk_i32" | "s_addk_i32" | "s_addk_co_i32" | "s_bitset0_b32" | "s_bitset1_b32"
+    ) {
         // Its destination is a source as well.
         operands.extend(operands.first().copied());
     }
@@ -183,6 +190,7 @@ impl Kind {
         let none = Modifiers::default();
         match self {
             Self::Scalar => {}
+            Self::Transfer if is_double(name) => rest.offsets = none.offsets,
             Self::Transfer => rest.offset = none.offset,
             Self::Wide if name.starts_with("v_pk_") || name.starts_with("v_fma_mix") => {
                 (rest.select, rest.select_high) = (none.select, none.select_high);
@@ -232,13 +240,22 @@ fn arity(name: &str, kind: Kind) -> RangeInclusive<usize> {
         "v_addc_co_u32" | "v_add_co_ci_u32" => 3..=3,
         // An address of two registers, or of one and a base; the base may be `off`.
         _ if name.starts_with("global_store") => 3..=3,
+        _ if name.starts_with("ds_read") || name.starts_with("ds_load") => 1..=1,
+        _ if kind == Kind::Transfer && is_double(name) => 3..=3,
         _ if kind == Kind::Transfer => 2..=2,
-        "ds_swizzle_b32" | "s_brev_b32" | "v_s_rcp_f32" | "v_readfirstlane_b32" => 1..=1,
+        "ds_swizzle_b32"
+        | "s_brev_b32"
+        | "s_not_b32"
+        | "s_not_b64"
+        | "v_s_rcp_f32"
+        | "v_readfirstlane_b32" => 1..=1,
         "v_bfrev_b32" | "v_rcp_f32" | "v_rcp_iflag_f32" | "v_sqrt_f32" => 1..=1,
         "v_permlanex16_b32" | "v_perm_b32" | "v_bfe_u32" | "v_mad_u64_u32" | "v_mad_co_u64_u32" => {
             3..=3
         }
-        "v_add_lshl_u32" | "v_fmac_f32" => 3..=3,
+        "s_fmac_f32" | "s_fmaak_f32" | "s_fmamk_f32" => 3..=3,
+        "v_add_lshl_u32" | "v_fmac_f32" | "v_fmaak_f32" | "v_fmamk_f32" | "v_mad_u32_u24" => 3..=3,
+
         _ if name.contains("saveexec") => 1..=1,
         _ if name.starts_with("v_pk_mov") => 2..=2,
         _ if ["s_mov", "v_mov", "s_cvt", "v_cvt"].iter().any(|start| name.starts_with(start)) => {
@@ -258,8 +275,9 @@ fn arity(name: &str, kind: Kind) -> RangeInclusive<usize> {
 /// Operands of an instruction that it writes.
 fn destinations(name: &str) -> usize {
     match name {
-        _ if name.starts_with("v_cmpx") || name.starts_with("s_cmp") => 0,
+        _ if ["v_cmpx", "s_cmp", "s_bitcmp"].iter().any(|start| name.starts_with(start)) => 0,
         _ if name.starts_with("global_store") => 0,
+        _ if name.starts_with("ds_write") || name.starts_with("ds_store") => 0,
         "v_add_co_u32" | "v_addc_co_u32" | "v_add_co_ci_u32" | "v_div_scale_f32"
         | "v_mad_u64_u32" | "v_mad_co_u64_u32" => 2,
         _ => 1,

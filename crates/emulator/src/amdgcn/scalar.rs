@@ -3,13 +3,23 @@
 use super::{
     operand::EXEC,
     program::{Execute, Instruction},
+    vector::maximum,
     wave::Wave,
 };
 
 /// Does it only wait, or tell the hardware how to schedule?
 pub fn is_idle(name: &str) -> bool {
-    let exact = ["s_endpgm", "s_nop", "s_clause", "s_delay_alu", "s_sendmsg"];
-    exact.contains(&name) || name.starts_with("s_wait")
+    let exact = [
+        "s_endpgm",
+        "s_nop",
+        "s_clause",
+        "s_delay_alu",
+        "s_sendmsg",
+        "buffer_gl0_inv",
+        "global_inv",
+    ];
+    let starts = ["s_wait", "s_barrier"];
+    exact.contains(&name) || starts.iter().any(|start| name.starts_with(start))
 }
 
 /// What a scalar instruction does, other than to load.
@@ -17,6 +27,11 @@ pub fn find(name: &str) -> Option<Execute> {
     Some(match name {
         "s_endpgm" => |w, _| {
             w.end();
+            Ok(())
+        },
+        // RDNA 4 tells the others that it is there, and then waits for them.
+        "s_barrier" | "s_barrier_wait" => |w, _| {
+            w.meet();
             Ok(())
         },
         _ if is_idle(name) => |_, _| Ok(()),
@@ -36,7 +51,50 @@ pub fn find(name: &str) -> Option<Execute> {
             let value = source(w, i, 1)?.wrapping_mul(by as u32);
             w.set_scalar(&i.operands[0], 0, value)
         },
+        "s_addk_i32" | "s_addk_co_i32" => |w, i| {
+            let by = i32::from(source(w, i, 0)? as i16) as u32;
+            let (value, overflows) = signed(source(w, i, 1)?, by, i32::overflowing_add);
+            w.scc = overflows;
+            w.set_scalar(&i.operands[0], 0, value)
+        },
+        "s_bfe_u32" => |w, i| {
+            flagged(w, i, |a, field, _| {
+                let bits = (field >> 16 & 0x7F).min(32);
+                nonzero((u64::from(a >> (field & 31)) & ((1 << bits) - 1)) as u32)
+            })
+        },
+        "s_cselect_b64" => |w, i| {
+            let index = i.destinations + usize::from(!w.scc);
+            let value = w.scalar_pair(&i.operands[index])?;
+            w.set_scalar(&i.operands[0], 0, value as u32)?;
+            w.set_scalar(&i.operands[0], 1, (value >> 32) as u32)
+        },
+        "s_bitcmp0_b32" => |w, i| compare(w, i, |a, bit| a >> (bit & 31) & 1 == 0),
+        "s_bitcmp1_b32" => |w, i| compare(w, i, |a, bit| a >> (bit & 31) & 1 == 1),
+        "s_cmpk_lt_u32" => |w, i| compare(w, i, |a, b| a < b & 0xFFFF),
         "s_mul_hi_u32" => |w, i| words(w, i, |a, b| ((u64::from(a) * u64::from(b)) >> 32) as u32),
+        "s_add_f32" => |w, i| floats(w, i, |a, b| a + b),
+        "s_sub_f32" => |w, i| floats(w, i, |a, b| a - b),
+        "s_max_num_f32" => |w, i| floats(w, i, maximum),
+        "s_fmac_f32" | "s_fmaak_f32" | "s_fmamk_f32" => |w, i| {
+            let [a, b, c] = [source(w, i, 0)?, source(w, i, 1)?, source(w, i, 2)?].map(f32::from_bits);
+            w.set_scalar(&i.operands[0], 0, a.mul_add(b, c).to_bits())
+        },
+        "s_cmp_lt_f32" => |w, i| compare_floats(w, i, |a, b| a < b),
+        "s_cmp_nlt_f32" => |w, i| compare_floats(w, i, |a, b| !(a < b)),
+        "s_cmp_gt_f32" => |w, i| compare_floats(w, i, |a, b| a > b),
+        "s_cmp_ngt_f32" => |w, i| compare_floats(w, i, |a, b| !(a > b)),
+        "s_cmp_eq_f32" => |w, i| compare_floats(w, i, |a, b| a == b),
+        "s_cmp_neq_f32" => |w, i| compare_floats(w, i, |a, b| a != b),
+        "s_cmp_u_f32" => |w, i| compare_floats(w, i, |a, b| a.is_nan() || b.is_nan()),
+        "s_bitset0_b32" => |w, i| {
+            let (bit, value) = (source(w, i, 0)?, source(w, i, 1)?);
+            w.set_scalar(&i.operands[0], 0, value & !(1 << (bit & 31)))
+        },
+        "s_bitset1_b32" => |w, i| {
+            let (bit, value) = (source(w, i, 0)?, source(w, i, 1)?);
+            w.set_scalar(&i.operands[0], 0, value | 1 << (bit & 31))
+        },
         "s_mul_f32" => |w, i| floats(w, i, |a, b| a * b),
         "s_cvt_f32_u32" => |w, i| words(w, i, |a, _| (a as f32).to_bits()),
         "s_cvt_u32_f32" => |w, i| words(w, i, |a, _| f32::from_bits(a) as u32),
@@ -66,9 +124,11 @@ pub fn find(name: &str) -> Option<Execute> {
         "s_and_b32" => |w, i| flagged(w, i, |a, b, _| nonzero(a & b)),
         "s_or_b32" => |w, i| flagged(w, i, |a, b, _| nonzero(a | b)),
         "s_xor_b32" => |w, i| flagged(w, i, |a, b, _| nonzero(a ^ b)),
+        "s_not_b32" => |w, i| flagged(w, i, |a, _, _| nonzero(!a)),
         "s_andn2_b32" | "s_and_not1_b32" => |w, i| flagged(w, i, |a, b, _| nonzero(a & !b)),
         "s_lshl_b32" => |w, i| flagged(w, i, |a, b, _| nonzero(a << (b & 31))),
         "s_lshr_b32" => |w, i| flagged(w, i, |a, b, _| nonzero(a >> (b & 31))),
+        "s_ashr_i32" => |w, i| flagged(w, i, |a, b, _| nonzero((a as i32 >> (b & 31)) as u32)),
         "s_lshl1_add_u32" => |w, i| flagged(w, i, |a, b, _| shifted(a, 1, b)),
         "s_lshl2_add_u32" => |w, i| flagged(w, i, |a, b, _| shifted(a, 2, b)),
         "s_lshl3_add_u32" => |w, i| flagged(w, i, |a, b, _| shifted(a, 3, b)),
@@ -79,6 +139,7 @@ pub fn find(name: &str) -> Option<Execute> {
         "s_or_b64" => |w, i| pairs(w, i, true, |a, b| a | b),
         "s_xor_b64" => |w, i| pairs(w, i, true, |a, b| a ^ b),
         "s_andn2_b64" | "s_and_not1_b64" => |w, i| pairs(w, i, true, |a, b| a & !b),
+        "s_not_b64" => |w, i| pairs(w, i, true, |a, _| !a),
         "s_lshl_b64" => |w, i| pairs(w, i, true, |a, b| a << (b & 63)),
         "s_lshr_b64" => |w, i| pairs(w, i, true, |a, b| a >> (b & 63)),
         "s_and_saveexec_b32" | "s_and_saveexec_b64" => |w, i| save(w, i, |a, exec| a & exec),
@@ -158,6 +219,11 @@ fn save(w: &mut Wave, i: &Instruction, f: fn(u64, u64) -> u64) -> Done {
 
 fn compare(w: &mut Wave, i: &Instruction, f: fn(u32, u32) -> bool) -> Done {
     w.scc = f(source(w, i, 0)?, source(w, i, 1)?);
+    Ok(())
+}
+
+fn compare_floats(w: &mut Wave, i: &Instruction, f: fn(f32, f32) -> bool) -> Done {
+    w.scc = f(f32::from_bits(source(w, i, 0)?), f32::from_bits(source(w, i, 1)?));
     Ok(())
 }
 

@@ -22,6 +22,18 @@ pub fn find(name: &str) -> Option<Execute> {
         ("global_store", 1) => |w, i| store::<1>(w, i),
         ("global_store", 2) => |w, i| store::<2>(w, i),
         ("global_store", 4) => |w, i| store::<4>(w, i),
+        ("ds_read2" | "ds_load_2addr", 1) => |w, i| load_two::<1>(w, i),
+        ("ds_read2" | "ds_load_2addr", 2) => |w, i| load_two::<2>(w, i),
+        ("ds_write2" | "ds_store_2addr", 1) => |w, i| store_two::<1>(w, i),
+        ("ds_write2" | "ds_store_2addr", 2) => |w, i| store_two::<2>(w, i),
+        ("ds_read" | "ds_load", 1) => |w, i| load_shared::<1>(w, i),
+        ("ds_read" | "ds_load", 2) => |w, i| load_shared::<2>(w, i),
+        ("ds_read" | "ds_load", 3) => |w, i| load_shared::<3>(w, i),
+        ("ds_read" | "ds_load", 4) => |w, i| load_shared::<4>(w, i),
+        ("ds_write" | "ds_store", 1) => |w, i| store_shared::<1>(w, i),
+        ("ds_write" | "ds_store", 2) => |w, i| store_shared::<2>(w, i),
+        ("ds_write" | "ds_store", 3) => |w, i| store_shared::<3>(w, i),
+        ("ds_write" | "ds_store", 4) => |w, i| store_shared::<4>(w, i),
         _ => return None,
     })
 }
@@ -40,7 +52,7 @@ fn load_scalars<const N: usize>(w: &mut Wave, i: &Instruction) -> Result<(), Str
     let base = w.scalar_pair(&i.operands[1])?;
     let address = base.wrapping_add(u64::from(offset)).wrapping_add_signed(i.modifiers.offset);
     let mut loaded = [0; N];
-    w.memory.load(address, &mut loaded)?;
+    w.memory.borrow().load(address, &mut loaded)?;
     loaded.iter().enumerate().try_for_each(|(n, &word)| w.set_scalar(&i.operands[0], n, word))
 }
 
@@ -50,7 +62,7 @@ fn load<const N: usize>(w: &mut Wave, i: &Instruction) -> Result<(), String> {
     for lane in w.active() {
         let mut words = [0; N];
         let address = addresses.of_lane(lane);
-        w.memory.load(address, &mut words).map_err(|why| format!("lane {lane} {why}"))?;
+        w.memory.borrow().load(address, &mut words).map_err(|why| format!("lane {lane} {why}"))?;
         loaded.iter_mut().zip(words).for_each(|(register, word)| register[lane] = word);
     }
     loaded.iter().enumerate().try_for_each(|(n, register)| w.write(i, n, register))
@@ -65,8 +77,86 @@ fn store<const N: usize>(w: &mut Wave, i: &Instruction) -> Result<(), String> {
     for lane in w.active() {
         let words = registers.map(|register| register[lane]);
         w.memory
+            .borrow_mut()
             .store(addresses.of_lane(lane), &words)
             .map_err(|why| format!("lane {lane} {why}"))?;
+    }
+    Ok(())
+}
+
+/// Are these two accesses to the memory of a cube?
+pub fn is_double(name: &str) -> bool {
+    name.starts_with("ds_") && (name.contains("2addr") || name.contains("2_"))
+}
+
+fn load_shared<const N: usize>(w: &mut Wave, i: &Instruction) -> Result<(), String> {
+    load_words::<N>(w, i, 0, i.modifiers.offset as u32)
+}
+
+fn store_shared<const N: usize>(w: &mut Wave, i: &Instruction) -> Result<(), String> {
+    store_words::<N>(w, i, 1, i.modifiers.offset as u32)
+}
+
+fn load_two<const N: usize>(w: &mut Wave, i: &Instruction) -> Result<(), String> {
+    let [first, second] = i.modifiers.offsets.map(|offset| offset * 4 * N as u32);
+    // The address may be one of the registers that are written.
+    let at = w.lanes(&i.operands[1], 0)?;
+    load_words_at::<N>(w, i, 0, &at, first)?;
+    load_words_at::<N>(w, i, N, &at, second)
+}
+
+fn store_two<const N: usize>(w: &mut Wave, i: &Instruction) -> Result<(), String> {
+    let [first, second] = i.modifiers.offsets.map(|offset| offset * 4 * N as u32);
+    store_words::<N>(w, i, 1, first)?;
+    store_words::<N>(w, i, 2, second)
+}
+
+fn load_words<const N: usize>(
+    w: &mut Wave,
+    i: &Instruction,
+    to: usize,
+    offset: u32,
+) -> Result<(), String> {
+    let at = w.lanes(&i.operands[1], 0)?;
+    load_words_at::<N>(w, i, to, &at, offset)
+}
+
+/// Loads words of the cube's memory into registers from `to` on. Addresses have 32 bits.
+fn load_words_at<const N: usize>(
+    w: &mut Wave,
+    i: &Instruction,
+    to: usize,
+    at: &Lanes,
+    offset: u32,
+) -> Result<(), String> {
+    let mut loaded = [[0; 64]; N];
+    for lane in w.active() {
+        let mut words = [0; N];
+        let address = u64::from(at[lane].wrapping_add(offset));
+        let found = w.shared.borrow_mut().load(w.number, address, &mut words);
+        found.map_err(|why| format!("lane {lane} {why}"))?;
+        loaded.iter_mut().zip(words).for_each(|(register, word)| register[lane] = word);
+    }
+    loaded.iter().enumerate().try_for_each(|(n, register)| w.write(i, to + n, register))
+}
+
+/// Stores the words of an operand.
+fn store_words<const N: usize>(
+    w: &mut Wave,
+    i: &Instruction,
+    operand: usize,
+    offset: u32,
+) -> Result<(), String> {
+    let at = w.lanes(&i.operands[0], 0)?;
+    let mut registers = [[0; 64]; N];
+    for (n, register) in registers.iter_mut().enumerate() {
+        *register = w.lanes(&i.operands[operand], n)?;
+    }
+    for lane in w.active() {
+        let words = registers.map(|register| register[lane]);
+        let address = u64::from(at[lane].wrapping_add(offset));
+        let stored = w.shared.borrow_mut().store(w.number, address, &words);
+        stored.map_err(|why| format!("lane {lane} {why}"))?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::{
     division,
-    operand::EXEC,
+    operand::{EXEC, Place},
     program::{Execute, Generation, Instruction},
     wave::Wave,
 };
@@ -27,6 +27,10 @@ fn words_of(name: &str) -> Option<Execute> {
         "v_mul_lo_u32" => |w, i| each(w, i, |[a, b, _]| a.wrapping_mul(b)),
         "v_mul_hi_u32" => {
             |w, i| each(w, i, |[a, b, _]| ((u64::from(a) * u64::from(b)) >> 32) as u32)
+        }
+        "v_mul_u32_u24" => |w, i| each(w, i, |[a, b, _]| low_24(a).wrapping_mul(low_24(b))),
+        "v_mad_u32_u24" => {
+            |w, i| each(w, i, |[a, b, c]| low_24(a).wrapping_mul(low_24(b)).wrapping_add(c))
         }
         "v_and_b32" => |w, i| each(w, i, |[a, b, _]| a & b),
         "v_or_b32" => |w, i| each(w, i, |[a, b, _]| a | b),
@@ -58,6 +62,8 @@ fn words_of(name: &str) -> Option<Execute> {
         "v_cmpx_eq_u32" => |w, i| compare_active(w, i, |[a, b]| a == b),
         "v_cmpx_ne_u32" => |w, i| compare_active(w, i, |[a, b]| a != b),
         "v_cmpx_lt_u32" => |w, i| compare_active(w, i, |[a, b]| a < b),
+        "v_cmpx_le_u32" => |w, i| compare_active(w, i, |[a, b]| a <= b),
+        "v_cmpx_ge_u32" => |w, i| compare_active(w, i, |[a, b]| a >= b),
         "v_cmpx_gt_u32" => |w, i| compare_active(w, i, |[a, b]| a > b),
         _ => return None,
     })
@@ -70,6 +76,12 @@ fn numbers_of(name: &str) -> Option<Execute> {
         "v_sub_f32" => |w, i| floats(w, i, |[a, b, _]| a - b),
         "v_mul_f32" => |w, i| floats(w, i, |[a, b, _]| a * b),
         "v_fma_f32" | "v_fmac_f32" => |w, i| floats(w, i, |[a, b, c]| a.mul_add(b, c)),
+        "v_fmaak_f32" => |w, i| floats(w, i, |[a, b, c]| a.mul_add(b, c)),
+        "v_fmamk_f32" => |w, i| floats(w, i, |[a, b, c]| a.mul_add(b, c)),
+        "v_max_f32" | "v_max_num_f32" => |w, i| floats(w, i, |[a, b, _]| maximum(a, b)),
+        "v_max3_f32" | "v_max3_num_f32" => {
+            |w, i| floats(w, i, |[a, b, c]| maximum(maximum(a, b), c))
+        }
         "v_rcp_f32" | "v_rcp_iflag_f32" => |w, i| {
             let estimate = w.estimate;
             floats(w, i, |[a, ..]| estimate.round(1.0 / f64::from(a)))
@@ -105,10 +117,29 @@ fn numbers_of(name: &str) -> Option<Execute> {
         "v_cmp_gt_f32" => |w, i| compare(w, i, |ab| test(ab, |a, b| a > b)),
         "v_cmp_ge_f32" => |w, i| compare(w, i, |ab| test(ab, |a, b| a >= b)),
         "v_cmp_le_f32" => |w, i| compare(w, i, |ab| test(ab, |a, b| a <= b)),
+        "v_cmp_eq_f32" => |w, i| compare(w, i, |ab| test(ab, |a, b| a == b)),
+        "v_cmp_neq_f32" => |w, i| compare(w, i, |ab| test(ab, |a, b| a != b)),
+        "v_cmp_ngt_f32" => |w, i| compare(w, i, |ab| !test(ab, |a, b| a > b)),
+        "v_cmp_nlt_f32" => |w, i| compare(w, i, |ab| !test(ab, |a, b| a < b)),
         "v_cmp_u_f32" => |w, i| compare(w, i, |ab| test(ab, |a, b| a.is_nan() || b.is_nan())),
         "v_cmp_class_f32" => |w, i| compare(w, i, |[a, classes]| classes >> class(a) & 1 == 1),
         _ => return None,
     })
+}
+
+fn low_24(a: u32) -> u32 {
+    a & 0xFF_FFFF
+}
+
+/// The larger number, +0 above -0; of a number and a NaN the number.
+pub fn maximum(a: f32, b: f32) -> f32 {
+    match (a.is_nan(), b.is_nan()) {
+        (true, _) => b,
+        (_, true) => a,
+        _ if a == b && a.is_sign_negative() => b,
+        _ if a < b => b,
+        _ => a,
+    }
 }
 
 /// Between lanes, and between lanes and the wave.
@@ -121,6 +152,21 @@ fn lanes_of(name: &str) -> Option<Execute> {
         },
         "v_add_co_u32" => |w, i| carry(w, i, false),
         "v_addc_co_u32" | "v_add_co_ci_u32" => |w, i| carry(w, i, true),
+        "v_readlane_b32" => |w, i| {
+            let lane = w.scalar(&i.operands[2], 0)? as usize % w.width;
+            let value = w.lanes(&i.operands[1], 0)?[lane];
+            w.set_scalar(&i.operands[0], 0, value)
+        },
+        // Active or not.
+        "v_writelane_b32" => |w, i| {
+            let lane = w.scalar(&i.operands[2], 0)? as usize % w.width;
+            let value = w.scalar(&i.operands[1], 0)?;
+            let Place::Vector(register) = i.operands[0].place else {
+                return Err("no vector register".into());
+            };
+            w.vectors[register][lane] = value;
+            Ok(())
+        },
         "v_readfirstlane_b32" => |w, i| {
             let first = w.mask(EXEC).trailing_zeros() as usize;
             let value = w.source(i, 0)?[if first < w.width { first } else { 0 }];

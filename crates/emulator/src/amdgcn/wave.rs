@@ -1,10 +1,12 @@
 //! A wave: its registers, and which of its lanes are active.
 
+use super::shared::Shared;
 use super::{
     operand::{EXEC, Half, Move, Operand, Part, Place, VCC},
     program::{Generation, Instruction, Program},
 };
 use crate::{Estimate, memory::Memory};
+use std::cell::RefCell;
 
 /// A register of every lane; the upper half is not used in waves of 32.
 pub type Lanes = [u32; 64];
@@ -15,45 +17,74 @@ const NOTHING: u32 = 0x7FBA_DBAD;
 /// Instructions after which a wave is taken to run for ever.
 const MOST_STEPS: usize = 1 << 20;
 
+/// Whether a wave goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It does.
+    Running,
+    /// It waits for the others of its cube.
+    AtBarrier,
+    /// It is at its end.
+    Ended,
+}
+
+/// Memory that the waves of a cube access, one after the other.
+#[derive(Clone, Copy)]
+pub struct Memories<'a> {
+    /// That of the device.
+    pub device: &'a RefCell<dyn Memory + 'a>,
+    /// That of the cube.
+    pub shared: &'a RefCell<Shared>,
+}
+
 /// A wave.
 pub struct Wave<'a> {
     pub scalars: [u32; 128],
     pub vectors: Vec<Lanes>,
     pub scc: bool,
     pub width: usize,
-    pub memory: &'a mut dyn Memory,
+    /// Its number in its cube.
+    pub number: usize,
+    pub memory: &'a RefCell<dyn Memory + 'a>,
+    pub shared: &'a RefCell<Shared>,
     pub generation: Generation,
     pub estimate: Estimate,
     /// The next instruction.
     next: usize,
-    ended: bool,
+    state: State,
     /// Instructions that run at once write when all have read.
     delayed: Option<Vec<(usize, Lanes)>>,
 }
 
 impl<'a> Wave<'a> {
-    /// A wave before its first instruction, with so many units, or as many as it has lanes. Every register holds
+    /// A wave of a cube before its first instruction: its first unit, and how many the cube has from there on. Every register holds
     /// nothing.
-    pub fn new(program: &Program, memory: &'a mut dyn Memory, units: usize) -> Self {
+    pub fn new(program: &Program, memories: Memories<'a>, first: usize, units: usize) -> Self {
         let width = program.descriptor.wave_size();
         let mut wave = Self {
+            number: first / width,
             scalars: [NOTHING; 128],
             vectors: vec![[NOTHING; 64]; program.vgprs],
             scc: false,
             width,
-            memory,
+            memory: memories.device,
+            shared: memories.shared,
             generation: program.generation,
             estimate: program.estimate,
             next: 0,
-            ended: false,
+            state: State::Running,
             delayed: None,
         };
         wave.set_mask(EXEC, u64::MAX >> (64 - units.min(width)));
         wave
     }
 
-    /// Runs to the end.
-    pub fn run(&mut self, program: &Program) -> Result<(), String> {
+    /// Runs to the next barrier, or to the end.
+    pub fn run(&mut self, program: &Program) -> Result<State, String> {
+        if self.state == State::Ended {
+            return Ok(State::Ended);
+        }
+        self.state = State::Running;
         for _ in 0..MOST_STEPS {
             let instruction = &program.instructions[self.next];
             program.ran[self.next].set(true);
@@ -61,8 +92,8 @@ impl<'a> Wave<'a> {
             self.step(instruction).map_err(|why| {
                 format!("{:#x}: {}: {why}", instruction.address, instruction.text)
             })?;
-            if self.ended {
-                return Ok(());
+            if self.state != State::Running {
+                return Ok(self.state);
             }
         }
         Err(format!("no end after {MOST_STEPS} instructions"))
@@ -86,7 +117,11 @@ impl<'a> Wave<'a> {
     }
 
     pub fn end(&mut self) {
-        self.ended = true;
+        self.state = State::Ended;
+    }
+
+    pub fn meet(&mut self) {
+        self.state = State::AtBarrier;
     }
 
     /// A mask of lanes, in one register or two.

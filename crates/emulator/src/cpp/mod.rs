@@ -6,7 +6,12 @@ use libloading::{Library as Loaded, Symbol};
 use mla_prologue_codegen::Module;
 use mla_prologue_kernel::Dispatch;
 use mla_prologue_operator::Access;
-use std::{env, ffi::c_void, fs, process::Command};
+use std::{
+    env,
+    ffi::{c_int, c_void},
+    fs,
+    process::Command,
+};
 use tempfile::TempDir;
 
 /// A kernel, compiled.
@@ -14,6 +19,8 @@ pub struct Library {
     loaded: Loaded,
     /// Lanes of a wave.
     width: u32,
+    /// Bytes of a cube's memory.
+    shared: usize,
     /// Holds the file that is loaded.
     _folder: TempDir,
 }
@@ -26,7 +33,7 @@ const GUARD: usize = 1 << 16;
 /// What they hold.
 const GUARDED: u8 = 0xA5;
 
-type Run = unsafe extern "C" fn(*const *mut c_void, u32, u32, u32, u32);
+type Run = unsafe extern "C" fn(*const *mut c_void, u32, u32, u32, u32, usize) -> c_int;
 
 impl Library {
     /// Compiles generated C++ by the compiler that `CXX` names, or `c++`, to run in waves of that many lanes.
@@ -43,11 +50,11 @@ impl Library {
         };
         let entry = format!(
             "\nextern \"C\" __attribute__((visibility(\"default\"))) \\
-             void run(void *const *arguments, unsigned cubes, unsigned x, unsigned y, unsigned width) {{\n    \
-             shim::launch({}, arguments, cubes, x, y, width);\n}}\n",
+             int run(void *const *arguments, unsigned cubes, unsigned x, unsigned y, unsigned width, size_t shared) {{\n    \
+             return shim::launch({}, arguments, cubes, x, y, width, shared);\n}}\n",
             module.entrypoint
         );
-        let text = format!("#include \"shim.hpp\"\n{}{entry}", module.text);
+        let text = format!("#include \"shim.hpp\"\n{}{entry}", of_the_cube(&module.text));
         HEADERS
             .iter()
             .try_for_each(|name| write(name, ""))
@@ -66,7 +73,8 @@ impl Library {
         }
         // SAFETY: the library was made above, and nothing runs when it is loaded.
         let loaded = unsafe { Loaded::new(folder.path().join("kernel.so")) };
-        Ok(Self { loaded: loaded.map_err(|error| error.to_string())?, width, _folder: folder })
+        let loaded = loaded.map_err(|error| error.to_string())?;
+        Ok(Self { loaded, width, shared: module.shared, _folder: folder })
     }
 }
 
@@ -80,9 +88,14 @@ impl Executable for Library {
         let [x, y] = dispatch.cube;
         // SAFETY: the function is the one that `compile` added; the buffers are as the kernel wants them, and it
         // stays within them or, where it has a fault, so near that the guards take it.
-        unsafe {
+        let wrong = unsafe {
             let run: Symbol<Run> = self.loaded.get(b"run").map_err(|error| error.to_string())?;
-            run(arguments.as_ptr(), dispatch.cubes, x, y, self.width);
+            run(arguments.as_ptr(), dispatch.cubes, x, y, self.width, self.shared)
+        };
+        match wrong {
+            0 => {}
+            1 => return Err("not every unit of a cube is at the same barrier".into()),
+            _ => return Err("writes outside of shared memory".into()),
         }
         guarded.iter().try_for_each(Guarded::check)?;
         for (buffer, after) in buffers.iter_mut().zip(&guarded) {
@@ -90,6 +103,15 @@ impl Executable for Library {
         }
         Ok(())
     }
+}
+
+/// The declaration of a cube's memory, as a pointer to the shim's.
+fn of_the_cube(text: &str) -> String {
+    let start = "extern __shared__ __align__(";
+    let Some((before, rest)) = text.split_once(start) else { return text.into() };
+    let declared = rest.split_once(") char ").and_then(|(_, rest)| rest.split_once("[];"));
+    let Some((name, after)) = declared else { return text.into() };
+    format!("{before}char *{name} = shim::shared;{after}")
 }
 
 /// A buffer between guards.

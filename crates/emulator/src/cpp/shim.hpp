@@ -1,8 +1,9 @@
-// What generated C++ for HIP or CUDA needs to run on the processor: one fiber for each lane of a wave, which
-// meet where they exchange values.
+// What generated C++ for HIP or CUDA needs to run on the processor: one fiber for each lane of a cube. The lanes of a wave meet where
+// they exchange values, those of a cube at barriers.
 //
-// Of the lanes that wait, those at the first place in the code go on together, as on a GPU. A lane that takes
-// a value from one that is not there gets POISON, a NaN.
+// Of the lanes of a wave that wait, those at the first place in the code go on together, as on a GPU. A lane that takes
+// a value from one that is not there gets POISON, a NaN. Waves run one after the other, each to the next barrier: what one needs of
+// another's without a barrier between, it does not see.
 //
 // The compiler's own functions stand in for the larger headers, which take longer to read than all else.
 #pragma once
@@ -12,11 +13,14 @@
 #include <ucontext.h>
 
 extern "C" void *malloc(size_t);
+extern "C" void *aligned_alloc(size_t, size_t);
+extern "C" void free(void *);
 
 #define __device__
 #define __global__
 #define __launch_bounds__(units)
 #define __grid_constant__
+#define __align__(bytes)
 
 namespace shim {
 
@@ -28,14 +32,20 @@ struct Lane {
     int site;
     unsigned given, from, taken;
     bool waits;
+    bool at_barrier;
     bool entered;
     ucontext_t entry;
     jmp_buf at;
 };
 
 static const unsigned POISON = 0x7FBADBAD;
-static Lane lanes[64];
-static unsigned current;
+// What a cube's memory holds before it is written: a NaN, and no index.
+static const unsigned NOTHING = 0xFFFFFFFF;
+static const unsigned MOST = 1024, STACK = 1 << 20;
+static Lane lanes[MOST];
+static unsigned current, width;
+// The memory of a cube.
+static char *shared;
 static Position cube, cubes;
 static jmp_buf scheduler;
 static void (*job)();
@@ -58,28 +68,50 @@ inline void resume(unsigned lane) {
     if (lanes[lane].entered) _longjmp(lanes[lane].at, 1);
     lanes[lane].entered = true;
     getcontext(&lanes[lane].entry);
-    lanes[lane].entry.uc_stack.ss_size = 1 << 16;
-    lanes[lane].entry.uc_stack.ss_sp = malloc(1 << 16);
+    lanes[lane].entry.uc_stack.ss_size = STACK;
+    lanes[lane].entry.uc_stack.ss_sp = malloc(STACK);
     makecontext(&lanes[lane].entry, live, 0);
     setcontext(&lanes[lane].entry);
 }
 
-// Runs the lanes of a wave from where they wait to where the next exchange is, until all have ended.
-inline void run_wave(unsigned count) {
+// Runs the lanes of a wave from where they wait to where the next exchange is, until all have ended or are at a barrier.
+inline void run_wave(unsigned first, unsigned end) {
     for (;;) {
         int site = -1;
-        for (unsigned i = 0; i < count; i++)
-            if (lanes[i].waits && (site < 0 || lanes[i].site < site)) site = lanes[i].site;
+        for (unsigned i = first; i < end; i++)
+            if (lanes[i].waits && !lanes[i].at_barrier && (site < 0 || lanes[i].site < site)) site = lanes[i].site;
         if (site < 0) return;
-        bool here[64];
-        for (unsigned i = 0; i < count; i++) here[i] = lanes[i].waits && lanes[i].site == site;
-        for (unsigned i = 0; i < count; i++) {
+        bool here[MOST];
+        for (unsigned i = first; i < end; i++) here[i] = lanes[i].waits && !lanes[i].at_barrier && lanes[i].site == site;
+        for (unsigned i = first; i < end; i++) {
             unsigned from = lanes[i].from;
-            lanes[i].taken = from < count && here[from] ? lanes[from].given : POISON;
+            lanes[i].taken = from >= first && from < end && here[from] ? lanes[from].given : POISON;
         }
-        for (unsigned i = 0; i < count; i++)
+        for (unsigned i = first; i < end; i++)
             if (here[i]) resume(i);
     }
+}
+
+// Runs the waves of a cube from one barrier to the next. False where not all lanes are at the same one.
+inline bool run_cube(unsigned units) {
+    for (;;) {
+        for (unsigned first = 0; first < units; first += width)
+            run_wave(first, first + width < units ? first + width : units);
+        bool ended = true;
+        for (unsigned i = 0; i < units; i++) ended = ended && !lanes[i].waits;
+        if (ended) return true;
+        for (unsigned i = 0; i < units; i++)
+            if (!lanes[i].waits || lanes[i].site != lanes[0].site) return false;
+        for (unsigned i = 0; i < units; i++) lanes[i].at_barrier = false;
+    }
+}
+
+inline void barrier(int site) {
+    Lane &lane = lanes[current];
+    lane.site = site;
+    lane.from = current;
+    lane.at_barrier = true;
+    wait();
 }
 
 template <class T> T exchange(T value, unsigned from, int site) {
@@ -118,23 +150,35 @@ template <class... A> struct Bound {
 template <class... A> void (*Bound<A...>::kernel)(A...);
 template <class... A> void *const *Bound<A...>::arguments;
 
+// Runs every cube, with so many bytes between guards as its memory. 1 where lanes do not meet at a barrier, 2 where a guard is
+// overwritten.
 template <class... A>
-void launch(void (*kernel)(A...), void *const *arguments, unsigned count, unsigned x, unsigned y, unsigned width) {
+int launch(void (*kernel)(A...), void *const *arguments, unsigned count, unsigned x, unsigned y, unsigned lanes_of_wave, size_t bytes) {
+    static const size_t GUARD = 1 << 14;
     Bound<A...>::kernel = kernel;
     Bound<A...>::arguments = arguments;
     job = Bound<A...>::run;
+    width = lanes_of_wave;
     cubes = {count, 1, 1};
-    for (unsigned index = 0; index < count; index++)
-        for (unsigned first = 0; first < x * y; first += width) {
-            unsigned here = x * y - first < width ? x * y - first : width;
-            cube = {index, 0, 0};
-            for (unsigned i = 0; i < here; i++) {
-                lanes[i].thread = {(first + i) % x, (first + i) / x, 0};
-                lanes[i].site = 0;
-                lanes[i].waits = true;
-            }
-            run_wave(here);
+    size_t words = (bytes + 2 * GUARD) / 4;
+    unsigned *memory = static_cast<unsigned *>(aligned_alloc(256, (4 * words + 255) / 256 * 256));
+    int wrong = 0;
+    for (unsigned index = 0; index < count && !wrong; index++) {
+        for (size_t i = 0; i < words; i++) memory[i] = NOTHING;
+        shared = reinterpret_cast<char *>(memory) + GUARD;
+        cube = {index, 0, 0};
+        for (unsigned i = 0; i < x * y; i++) {
+            lanes[i].thread = {i % x, i / x, 0};
+            lanes[i].site = 0;
+            lanes[i].waits = true;
+            lanes[i].at_barrier = false;
         }
+        if (!run_cube(x * y)) wrong = 1;
+        for (size_t i = 0; i < words; i++)
+            if ((i < GUARD / 4 || i >= (GUARD + bytes) / 4) && memory[i] != NOTHING) wrong = 2;
+    }
+    free(memory);
+    return wrong;
 }
 
 // A number of 16 bits with so many in its mantissa, rounded to nearest even; in f64 every step is exact.
@@ -183,7 +227,8 @@ typedef shim::Half<10, -14, 0x7C00> __half;
 
 #define __activemask() 0xFFFFFFFFu
 #define __shfl_xor(value, mask) shim::exchange(value, shim::current ^ (mask), __LINE__)
-#define __shfl(value, lane) shim::exchange(value, lane, __LINE__)
+#define __shfl(value, lane) shim::exchange(value, shim::current / shim::width * shim::width + (lane), __LINE__)
+#define __syncthreads() shim::barrier(__LINE__)
 #define __shfl_xor_sync(active, value, mask) __shfl_xor(value, mask)
 #define __shfl_sync(active, value, lane) __shfl(value, lane)
 

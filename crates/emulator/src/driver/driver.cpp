@@ -9,8 +9,8 @@
 #include <vector>
 
 typedef struct { uint64_t address, size; } Allocation;
-typedef int (*Launch)(const void *image, size_t size, const unsigned *grid, const unsigned *block, void **arguments,
-                      const Allocation *allocations, size_t count);
+typedef int (*Launch)(const void *image, size_t size, const unsigned *grid, const unsigned *block, unsigned shared,
+                      void **arguments, const Allocation *allocations, size_t count);
 
 static std::mutex guard;
 static std::map<uint64_t, uint64_t> allocations;
@@ -114,7 +114,7 @@ int hipModuleLoadData(void **module, const void *image) {
 // A module has one kernel.
 int hipModuleGetFunction(void **function, void *module, const char *) { *function = module; return 0; }
 int hipModuleLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                          unsigned, void *, void **arguments, void **) {
+                          unsigned shared, void *, void **arguments, void **) {
     std::vector<Allocation> all;
     {
         std::lock_guard<std::mutex> held(guard);
@@ -122,6 +122,6 @@ int hipModuleLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz,
     }
     auto image = static_cast<std::vector<unsigned char> *>(function);
     unsigned grid[] = {gx, gy, gz}, block[] = {bx, by, bz};
-    return launch ? launch(image->data(), image->size(), grid, block, arguments, all.data(), all.size()) : 801;
+    return launch ? launch(image->data(), image->size(), grid, block, shared, arguments, all.data(), all.size()) : 801;
 }
 }

@@ -65,6 +65,7 @@ type Launch = unsafe extern "C" fn(
     usize,
     *const [u32; 3],
     *const [u32; 3],
+    u32,
     *const *const u64,
     *const Allocation,
     usize,
@@ -83,13 +84,14 @@ const FAILED: c_int = 719;
 /// Emulates a launch; what goes wrong is said on standard error.
 ///
 /// # Safety
-/// The pointers are the driver's: a code object, the sizes of the grid and of a block, as many arguments as the
+/// The pointers are the driver's: a code object, the sizes of the grid and of a block, the bytes that a block shares, as many arguments as the
 /// kernel has, and all memory that it may use.
 unsafe extern "C" fn launch(
     image: *const u8,
     size: usize,
     grid: *const [u32; 3],
     block: *const [u32; 3],
+    shared: u32,
     arguments: *const *const u64,
     allocations: *const Allocation,
     count: usize,
@@ -109,7 +111,7 @@ unsafe extern "C" fn launch(
         let packet = grid.packet();
         let mut memory = Host { allocations, own: [bytes_of(&arguments), &packet] };
         let [arguments, packet] = memory.own.map(|own| own.as_ptr() as u64);
-        program.launch(grid, arguments, packet, &mut memory)
+        program.launch(grid, shared as usize, [arguments, packet], &mut memory)
     });
     match result {
         Ok(()) => 0,
@@ -128,7 +130,7 @@ fn program(image: &[u8], run: impl FnOnce(&Program) -> Result<(), String>) -> Re
     if !programs.contains_key(image) {
         let arch = env::var("STAND_IN_ARCH").map_err(|error| error.to_string())?;
         let arch = arch.split(':').next().unwrap_or(&arch);
-        programs.insert(image.to_vec(), Program::load(image, arch)?);
+        programs.insert(image.to_vec(), Program::load(image, 0, arch)?);
     }
     run(&programs[image])
 }

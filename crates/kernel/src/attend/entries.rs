@@ -104,11 +104,10 @@ fn listed(
     count: u32,
     #[comptime] list: ListBlueprint,
 ) -> u32 {
-    let mut counted = count;
-    match comptime!(list.lens) {
-        Some(index) => counted = min(count, length(lens, token, index)),
-        None => {}
-    }
+    let counted = match comptime!(list.lens) {
+        Some(index) => min(count, length(lens, token, index)),
+        None => count,
+    };
     let mut slot = NO_INDEX.runtime();
     if entry < counted {
         slot = words::index(slots, token * count as usize + entry as usize, list.index_type);

@@ -6,12 +6,7 @@
 //! the rotation and the store ([`finish`]).
 //! **Layout.** Tensors in words of 16 bytes, the caches and `out` in words of 8.
 
-use super::{
-    Blueprint,
-    entries, finish, load,
-    scratch::Scratch,
-    steps,
-};
+use super::{Blueprint, entries, finish, load, scratch::Scratch, steps};
 use crate::{
     arguments::{arguments, scalars},
     row::{CacheWord, Word},

@@ -14,7 +14,7 @@ use rstest::rstest;
 use std::collections::BTreeSet;
 
 /// Machine code for waves of 64 and of 32 lanes, and C++.
-const TARGETS: [&str; 6] = [
+pub const TARGETS: [&str; 6] = [
     "amdgcn:gfx942",
     "amdgcn:gfx1100",
     "amdgcn:gfx1201",

@@ -45,7 +45,7 @@ enum Fault {
 }
 
 /// The operations of one kind, in the order of the code.
-fn all<T: Op>(definition: &KernelDefinition) -> Vec<T> {
+pub fn all<T: Op>(definition: &KernelDefinition) -> Vec<T> {
     let (ctx, root) = (definition.body.ctx(), definition.body.state().module.get_operation());
     let mut found = Vec::new();
     visit_all_ops_of_type::<T, _>(ctx, &mut found, root, |_, found, op| found.push(op));
@@ -96,7 +96,7 @@ impl Fault {
 }
 
 /// Puts operations in the place of one, whose uses are those of the last.
-fn replace(ctx: &mut Context, old: &dyn OneResultInterface, new: &[&dyn OneResultInterface]) {
+pub fn replace(ctx: &mut Context, old: &dyn OneResultInterface, new: &[&dyn OneResultInterface]) {
     for op in new {
         op.get_operation().insert_before(ctx, old.get_operation());
     }

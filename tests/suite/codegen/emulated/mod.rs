@@ -3,6 +3,7 @@
 
 #[cfg(feature = "hip")]
 mod assembly;
+mod attend;
 mod equal;
 mod faults;
 
@@ -10,11 +11,11 @@ use crate::gather;
 use mla_prologue::{
     kernel::{Conversion, Kernel, Strategy, prologue::PaddingHeads},
     operator::{
-        gather as gather_operator,
+        attend as attend_operator, gather as gather_operator,
         prologue::{Call, Tensors},
     },
 };
-use mla_prologue_cases::{Rule, prologue::compare};
+use mla_prologue_cases::{Rule, Runnable, prologue::compare};
 use mla_prologue_codegen::{Module, Target};
 use mla_prologue_emulator::{Buffer, Estimate, Executable, buffers};
 use std::collections::HashMap;
@@ -70,6 +71,21 @@ impl Kernels {
         let differs = gather::same(want, &got, call.problem());
         self.equal += 1;
         differs.map_or(Ok(()), |at| Err(format!("value {at} differs")))
+    }
+
+    /// Runs attention and compares what it wrote with what the reference wrote.
+    fn check_attend(
+        &mut self,
+        call: &attend_operator::Call,
+        want: &attend_operator::Call,
+    ) -> Result<(), String> {
+        let access = attend_operator::Tensors::ACCESS;
+        let mut buffers = buffers(call.tensors().as_ref().zip(access).named());
+        self.run(call.problem(), &mut buffers)?;
+        let mut buffers = buffers.into_iter().map(|buffer| buffer.bytes);
+        let got = attend_operator::Tensors::NAMES.map(|_| buffers.next().unwrap_or_default());
+        self.equal += 1;
+        want.compare(&got, Rule::Exact).first.map_or(Ok(()), Err)
     }
 
     /// What was done.

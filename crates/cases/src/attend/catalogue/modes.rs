@@ -3,7 +3,8 @@
 use super::{Case, Data, SlotPattern};
 use crate::pairwise;
 use mla_prologue_operator::{
-    CacheFormat, CacheLayout, Float16, Fp8, HEAD_DIM, Index, PadScaleByte, RotaryTable, RotaryType, TableOrder,
+    CacheFormat, CacheLayout, Float16, Fp8, HEAD_DIM, Index, PadScaleByte, RotaryTable, RotaryType,
+    TableOrder,
     attend::{BlockTable, Entries, Extra, SCALE, SlotList, Spec, Window},
 };
 

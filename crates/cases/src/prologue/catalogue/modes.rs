@@ -9,7 +9,8 @@ use mla_prologue_operator::{
 };
 
 /// How many values each choice has; their meaning is in [`case`].
-const CHOICES: [usize; 18] = [3, 2, 2, 2, 3, 2, 2, 3, 2, 2, 2, 2, CacheFormat::COUNT, 2, 2, 2, 4, 4];
+const CHOICES: [usize; 18] =
+    [3, 2, 2, 2, 3, 2, 2, 3, 2, 2, 2, 2, CacheFormat::COUNT, 2, 2, 2, 4, 4];
 
 /// Cases in which every pair of choices that can meet does.
 pub fn modes() -> Vec<Case> {
