@@ -46,6 +46,14 @@ impl Executor {
         }
     }
 
+    /// Why it cannot run attention, if it cannot.
+    pub fn refuses_attention(&self) -> Option<kernel::Error> {
+        match self {
+            Self::Reference => None,
+            Self::Device(device) => kernel::attend::check_device(device).err(),
+        }
+    }
+
     /// Runs a call in place.
     ///
     /// # Errors

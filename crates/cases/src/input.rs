@@ -7,6 +7,7 @@ use std::path::Path;
 
 /// A call in a file: of which operator, its tensors tell.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one for each file")]
 pub enum Input {
     /// As `mla-prologue run` takes it.
     Prologue(operator::prologue::Call),

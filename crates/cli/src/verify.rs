@@ -88,7 +88,11 @@ fn catalogue(executor: &Executor, rule: Rule) -> Result<Vec<Judged>> {
     let base = prologues::matrix().into_iter().map(|case| (case, false));
     let prologues: Vec<_> =
         base.chain(prologues::modes().into_iter().map(|case| (case, true))).collect();
-    let attends = attend::catalogue::modes();
+    let mut attends = attend::catalogue::modes();
+    if let Some(why) = executor.refuses_attention() {
+        eprintln!("{} problems of attention left out: {why}", attends.len());
+        attends.clear();
+    }
     let bar = ProgressBar::new((prologues.len() + attends.len()) as u64);
     let style = ProgressStyle::with_template("{wide_bar} {pos} of {len} problems, {eta} left");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));

@@ -32,6 +32,7 @@
 //! ```
 
 #![allow(
+    clippy::collapsible_match,
     clippy::single_match,
     reason = "CubeCL expands `match` on what is known when a kernel is compiled, not `if let`"
 )]

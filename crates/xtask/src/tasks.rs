@@ -57,11 +57,14 @@ pub fn layer(features: &[String], rest: &[String]) -> Result {
 /// An attention layer with its input and output.
 const LAYER: &str = "examples/layer/attn_swa_8h.safetensors";
 
-/// Runs the example files on a Vulkan device.
+/// Runs the example files of the prologue on a Vulkan device.
 pub fn vulkan(features: &[String], rest: &[String]) -> Result {
     let features = features.iter().filter(|feature| *feature != "vulkan").cloned();
     build_program(&features.chain(["vulkan".into()]).collect::<Vec<_>>())?;
-    verify(&examples()?, &[&["--device".into(), "vulkan".into()], rest].concat())
+    // Attention does not run there (`mla_prologue_kernel::attend::check_device`).
+    let mut inputs = examples()?;
+    inputs.retain(|path| !path.ends_with("attend.safetensors"));
+    verify(&inputs, &[&["--device".into(), "vulkan".into()], rest].concat())
 }
 
 fn verify(inputs: &[String], rest: &[String]) -> Result {

@@ -145,7 +145,13 @@ fn single(part: &str, whole: &Text) -> Result<Instruction, String> {
     let mut operands = operands.into_iter().map(operand).collect::<Result<Vec<_>, _>>()?;
     if matches!(
         name,
-        "v_fmac_f32" | "s_fmac_f32" | "s_mulk_i32" | "s_addk_i32" | "s_addk_co_i32" | "s_bitset0_b32" | "s_bitset1_b32"
+        "v_fmac_f32"
+            | "s_fmac_f32"
+            | "s_mulk_i32"
+            | "s_addk_i32"
+            | "s_addk_co_i32"
+            | "s_bitset0_b32"
+            | "s_bitset1_b32"
     ) {
         // Its destination is a source as well.
         operands.extend(operands.first().copied());

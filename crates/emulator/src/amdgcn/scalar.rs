@@ -77,13 +77,14 @@ pub fn find(name: &str) -> Option<Execute> {
         "s_sub_f32" => |w, i| floats(w, i, |a, b| a - b),
         "s_max_num_f32" => |w, i| floats(w, i, maximum),
         "s_fmac_f32" | "s_fmaak_f32" | "s_fmamk_f32" => |w, i| {
-            let [a, b, c] = [source(w, i, 0)?, source(w, i, 1)?, source(w, i, 2)?].map(f32::from_bits);
+            let [a, b, c] =
+                [source(w, i, 0)?, source(w, i, 1)?, source(w, i, 2)?].map(f32::from_bits);
             w.set_scalar(&i.operands[0], 0, a.mul_add(b, c).to_bits())
         },
         "s_cmp_lt_f32" => |w, i| compare_floats(w, i, |a, b| a < b),
-        "s_cmp_nlt_f32" => |w, i| compare_floats(w, i, |a, b| !(a < b)),
+        "s_cmp_nlt_f32" => |w, i| compare_floats(w, i, |a, b| a.is_nan() || b.is_nan() || a >= b),
         "s_cmp_gt_f32" => |w, i| compare_floats(w, i, |a, b| a > b),
-        "s_cmp_ngt_f32" => |w, i| compare_floats(w, i, |a, b| !(a > b)),
+        "s_cmp_ngt_f32" => |w, i| compare_floats(w, i, |a, b| a.is_nan() || b.is_nan() || a <= b),
         "s_cmp_eq_f32" => |w, i| compare_floats(w, i, |a, b| a == b),
         "s_cmp_neq_f32" => |w, i| compare_floats(w, i, |a, b| a != b),
         "s_cmp_u_f32" => |w, i| compare_floats(w, i, |a, b| a.is_nan() || b.is_nan()),

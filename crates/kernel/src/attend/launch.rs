@@ -5,7 +5,7 @@ use super::{
     kernel::{self, Scalars, buffer_arguments, buffer_compilation, word_bytes},
 };
 use crate::{
-    Device, Kernel, Result, Strategy,
+    Device, Error, Kernel, Result, Runtime, Strategy,
     buffers::{address_type, check_buffer, cubes},
     definition::{Dispatch, properties, settings},
 };
@@ -48,8 +48,9 @@ pub fn run(device: &Device, call: &mut Call) -> Result<()> {
 /// outside the buffers is accessed whatever they hold. Nothing is allocated, so the call can be captured in a graph.
 ///
 /// # Errors
-/// A buffer that is missing, too small, of another device, or not aligned to 16 bytes.
+/// A buffer that is missing, too small, of another device, or not aligned to 16 bytes; a Vulkan device ([`check_device`]).
 pub fn launch(device: &Device, problem: &Problem, buffers: &Buffers) -> Result<()> {
+    check_device(device)?;
     let sizes = problem.sizes();
     for (name, (buffer, bytes)) in buffers.as_ref().zip(sizes).named() {
         check_buffer(device, name, buffer.as_ref(), bytes)?;
@@ -76,6 +77,19 @@ pub fn launch(device: &Device, problem: &Problem, buffers: &Buffers) -> Result<(
         );
     }
     Ok(())
+}
+
+/// Can attention run on a device?
+///
+/// # Errors
+/// A Vulkan device: the SPIR-V that CubeCL 0.11 generates for the memory of a cube is invalid (an access chain into a variable that is no
+/// array), and a driver may crash on it.
+pub fn check_device(device: &Device) -> Result<()> {
+    if device.runtime() != Runtime::Vulkan {
+        return Ok(());
+    }
+    let reason = "attention does not run on Vulkan: CubeCL generates invalid SPIR-V for it";
+    Err(Error::unavailable(device.name(), reason))
 }
 
 /// Cubes of a launch.

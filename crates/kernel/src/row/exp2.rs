@@ -20,8 +20,8 @@ pub fn exp2(t: f32) -> f32 {
     let f = t - (shifted - TO_INTEGER);
     let mut power = f32::reinterpret(comptime!(COEFFICIENTS[0]).runtime());
     #[unroll]
-    for i in 1..7usize {
-        power = fma(power, f, comptime!(f32::from_bits(COEFFICIENTS[i])));
+    for i in 0..6usize {
+        power = fma(power, f, comptime!(f32::from_bits(COEFFICIENTS[i + 1])));
     }
     let power = f32::reinterpret(u32::reinterpret(power) + (u32::reinterpret(shifted) << 23));
     let power = select(t < LEAST, 0.0f32, power);

@@ -113,8 +113,8 @@ impl Fault {
                     all::<UMinOp>(definition).iter().map(UMinOp::get_operation).collect();
                 let least =
                     |value: Value| value.defining_op().is_some_and(|op| counts.contains(&op));
-                let guards = all::<ULessThanOp>(definition).into_iter();
-                let old = guards.filter(|guard| least(guard.rhs(ctx))).next().expect("a guard");
+                let mut guards = all::<ULessThanOp>(definition).into_iter();
+                let old = guards.find(|guard| least(guard.rhs(ctx))).expect("a guard");
                 let (entry, counted) = (old.lhs(ctx), old.rhs(ctx));
                 let new = ULessThanOrEqualOp::new(ctx, entry, counted);
                 replace(ctx, &old, &[&new]);

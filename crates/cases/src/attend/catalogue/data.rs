@@ -201,7 +201,7 @@ fn entries(
         match pattern {
             SlotPattern::Some if third => [-1, -2, low][entry / 3 % 3],
             SlotPattern::Outside if third => [capacity, high, low][entry / 3 % 3],
-            SlotPattern::Chunks if entry % list.count / 64 % 2 == 0 => -1,
+            SlotPattern::Chunks if (entry % list.count / 64).is_multiple_of(2) => -1,
             SlotPattern::None => -1,
             _ => slot,
         }
