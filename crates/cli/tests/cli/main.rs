@@ -98,7 +98,15 @@ fn bad_input_is_named(#[case] draft: Draft, #[case] message: &str) {
 #[case::no_such_gpu(&["verify", BASIC, "--device", "cuda:99"], 3, "device cuda:99 cannot be used: ")]
 #[case::no_command(&["dance"], 2, "unrecognized subcommand 'dance' (see --help)")]
 #[case::no_argument(&["run", BASIC], 2, "<OUT> (see --help)")]
-#[case::no_folder(&["run", BASIC, "no/such/folder/out", "--device", "reference"], 3, "cannot write no/such/folder/out: ")]
+#[case::no_folder(&["run", BASIC, "no/such/folder/out", "--device", "reference"], 3, "cannot write OUT no/such/folder/out: there is no folder")]
+#[case::output_to_nowhere(&["run", BASIC, "-"], 2, "OUT is -; it must be a file")]
+#[case::report_over_input(&["verify", BASIC, "--json", BASIC], 2, "--json is examples/basic.safetensors; it must be another file than IN")]
+#[case::report_over_output(&["bench", "--plot", "out", "--json", "out"], 2, "--json is out; it must be another file than --plot")]
+#[case::no_folder_for_the_report(&["plan", "--json", "no/such/folder/out"], 3, "cannot write --json no/such/folder/out: there is no folder")]
+#[case::negative_ranks(&["plan", "--tp", "-1"], 2, "invalid value '-1' for '--tp <RANKS>'")]
+#[case::too_many_rows(&["plan", "--tokens", "100000000"], 2, "--tokens is 100000000; it must be few enough for less than 2^31 rows")]
+#[case::plot_of_attention(&["bench", "--op", "attend", "--plot", "out"], 2, "--plot is out; it must be absent with --op attend")]
+#[case::nothing_to_attend(&["bench", "--op", "attend", "--shape", "1,1,0"], 2, "--shape is 1,1,0; it must be tokens, heads and entries")]
 #[case::no_model(&["plan", "--model", "v3"], 2, "--model is v3; it must be v4-flash or v4-pro")]
 #[case::bad_world(&["plan", "--tp", "3"], 2, "--tp is 3; it must be a divisor of the 128 heads")]
 #[case::no_backend(&["plan", "--backend", "x"], 2, "--backend is x; it must be one of flashmla, flashinfer, aiter, any")]
@@ -297,6 +305,15 @@ fn destinations_are_checked_first() {
     assert!(refused(&words, 3).contains("there is no folder"));
     let line = refused(&["run", input, folder.path().to_str().expect("UTF-8")], 2);
     assert!(line.contains("OUT is a folder"), "{line}");
+}
+
+#[test]
+fn attention_is_measured() {
+    let words = ["bench", "--op", "attend", "--device", "cpu", "--shape", "2,3,70", "--json", "-"];
+    let report = program(&words);
+    let json: serde_json::Value = serde_json::from_slice(&report.stdout).expect("JSON");
+    let seconds = json["results"][0]["stream_s"].as_f64().expect("a time");
+    assert!(seconds > 0.0 && json["results"][0]["entries"] == 70, "{json}");
 }
 
 #[test]
