@@ -1,7 +1,7 @@
 //! Indices that the checked forms refuse: the kernel stays within its buffers, and clamps or skips.
 
-use super::{executors, list};
-use crate::support::{reference, shared};
+use super::list;
+use crate::support::{exact_devices, reference, shared};
 use mla_prologue::{
     kernel::{
         self, Device,
@@ -9,7 +9,6 @@ use mla_prologue::{
     },
     operator::{HEAD_DIM, Index, RotaryTable},
 };
-use mla_prologue_cases::Executor;
 
 /// What a device makes of tensors that were not checked.
 fn unchecked(device: &Device, problem: &Problem, tensors: &Tensors<Vec<u8>>) -> Vec<u8> {
@@ -18,13 +17,6 @@ fn unchecked(device: &Device, problem: &Problem, tensors: &Tensors<Vec<u8>>) -> 
     kernel::attend::launch(device, problem, &buffers).expect("the device runs");
     let out = buffers.out.expect("an output");
     device.read(&out, problem.sizes().out).expect("the device runs")
-}
-
-fn devices() -> impl Iterator<Item = Device> {
-    executors().into_iter().filter_map(|executor| match executor {
-        Executor::Device(device) => Some(device),
-        Executor::Reference => None,
-    })
 }
 
 fn i32s(values: impl IntoIterator<Item = i32>) -> Vec<u8> {
@@ -44,7 +36,7 @@ fn lengths_are_clamped() {
         });
         (problem, Tensors { lens: lens.collect(), ..call.tensors().clone() })
     };
-    for device in devices() {
+    for device in exact_devices() {
         for &index in Index::ALL {
             let (problem, clamped) = with_lens([0, 70, 70, 69], index);
             let want = reference_call(problem, clamped);
@@ -79,7 +71,7 @@ fn a_window_outside_its_table_is_empty() {
         ..call.tensors().clone()
     };
     assert!(Call::new(problem, tensors.clone()).is_err(), "refused where it is checked");
-    for device in devices() {
+    for device in exact_devices() {
         assert!(unchecked(&device, &problem, &tensors) == vec![0; 4 * 3 * HEAD_DIM * 2]);
     }
 }
@@ -94,7 +86,7 @@ fn random_indices_do_no_harm() {
         let mut tensors = call.tensors().clone();
         rng.fill(&mut tensors.slots);
         let want = reference_call(*call.problem(), tensors.clone());
-        for device in devices() {
+        for device in exact_devices() {
             let got = unchecked(&device, call.problem(), &tensors);
             assert!(got == want.tensors().out, "round {round}");
         }

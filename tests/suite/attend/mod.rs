@@ -4,7 +4,7 @@
 mod burn;
 mod hostile;
 
-use crate::support::{file, float16s, i64s, reference, run_exact, shared};
+use crate::support::{exact_executors, file, float16s, i64s, reference, run_exact, shared};
 use mla_prologue::{
     kernel::attend::{Call, Entries, Problem, SlotList, Spec, Tensors},
     operator::{CacheFormat, CacheLayout, Float16, HEAD_DIM, Index},
@@ -18,19 +18,10 @@ use rstest::rstest;
 use safetensors::SafeTensors;
 use std::fs;
 
-/// The devices on which every bit is promised, but the stand-in for AMD's driver: its emulator has no shared memory.
-fn executors() -> Vec<Executor> {
-    if std::env::var_os("STAND_IN_ARCH").is_some() {
-        println!("rocm left out: the emulator has no shared memory");
-        return Vec::new();
-    }
-    crate::support::exact_executors()
-}
-
 #[test]
 fn the_modes_are_equal_bit_for_bit() {
     let _guard = shared();
-    for executor in executors() {
+    for executor in exact_executors() {
         for case in catalogue::modes() {
             run_exact(&case.call().expect("a valid case"), &executor, &case.to_string());
         }
@@ -98,7 +89,7 @@ fn golden_files_are_reproduced(#[case] input: &str, #[case] name: &str) {
         fs::read(file(&format!("tests/data/{name}.expect.safetensors"))).expect("golden data");
     let expected = SafeTensors::deserialize(&expected).expect("golden data");
     let tensor = |name| expected.tensor(name).expect("a golden tensor").data();
-    for executor in executors().into_iter().chain([Executor::Reference]) {
+    for executor in exact_executors().into_iter().chain([Executor::Reference]) {
         let got = executor.result(&call).expect("the executor runs");
         for (name, got) in [("out", &got.out), ("max", &got.max), ("sum", &got.sum)] {
             assert!(got == tensor(name), "{name} on {}", executor.describe());
@@ -116,7 +107,7 @@ fn a_token_is_the_same_in_every_batch(#[case] heads: usize, #[case] count: usize
     let _guard = shared();
     let tokens = 7;
     let call = list(tokens, heads, count);
-    for executor in executors() {
+    for executor in exact_executors() {
         let whole = run_exact(&call, &executor, "the whole batch");
         for first in 0..tokens {
             for end in first + 1..=tokens {
@@ -139,7 +130,7 @@ fn minus_zero_is_kept() {
     let want = reference(&call);
     let negative = |bytes: &&[u8]| *bytes == [0, 0x80];
     assert_eq!(want.tensors().out.chunks(2).filter(negative).count(), HEAD_DIM - 1);
-    for executor in executors() {
+    for executor in exact_executors() {
         run_exact(&call, &executor, "a product that vanishes");
     }
 }
@@ -178,7 +169,7 @@ fn a_window_is_the_list_of_its_tokens() {
     let by_list = spec.entries(entries).validate().expect("valid");
     let tensors = Tensors { slots, block_table: Vec::new(), ..by_table.tensors().clone() };
     let by_list = Call::new(by_list, tensors).expect("tensors that fit");
-    for executor in executors().into_iter().chain([Executor::Reference]) {
+    for executor in exact_executors().into_iter().chain([Executor::Reference]) {
         let table = executor.result(&by_table).expect("the executor runs");
         let list = executor.result(&by_list).expect("the executor runs");
         assert!((table.out, table.max, table.sum) == (list.out, list.max, list.sum));

@@ -69,7 +69,8 @@ fn in_a_child_the_reason_is_given() {
 #[case("gfx1201", 32)]
 fn the_suite_passes_on_the_stand_in(#[case] arch: &str, #[case] wave: usize) {
     // Burn's own kernels have instructions that the emulator lacks.
-    const TESTS: [&str; 6] = [
+    const TESTS: [&str; 7] = [
+        "attend::golden",
         "bitwise::golden",
         "bitwise::the_modes",
         "gather::slots",
